@@ -1,0 +1,1 @@
+"""Adapters: other people's files into cosim and cosim's into theirs."""

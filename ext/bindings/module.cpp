@@ -1,0 +1,10 @@
+// The extension module: registration only, one translation unit per area.
+#include "bindings/register.hpp"
+
+PYBIND11_MODULE(_core, m, pybind11::mod_gil_not_used()) {
+  m.doc() = "C++ core of cosim: network, memory and engine; used through the Python package.";
+  cosim::bindings::register_sim(m);
+  cosim::bindings::register_noc(m);
+  cosim::bindings::register_mem(m);
+  cosim::bindings::register_engine(m);
+}

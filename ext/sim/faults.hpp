@@ -1,0 +1,27 @@
+// Fault points: each law's test is seen to fail with its fault on. Compiled only into test builds (COSIM_FAULTS);
+// chosen by the environment variable COSIM_FAULT, read once per engine or network at construction.
+#pragma once
+
+#include <cstdint>
+
+namespace cosim::sim {
+
+enum class Fault : std::uint8_t {
+  none,
+  drop_credit,
+  lose_flit,
+  late_refresh,
+  unordered_commit,
+  lose_request,
+  skip_state
+};
+
+#ifdef COSIM_FAULTS
+inline constexpr bool kFaultsCompiled = true;
+Fault fault_from_environment();  // throws std::invalid_argument on an unknown name
+#else
+inline constexpr bool kFaultsCompiled = false;
+inline Fault fault_from_environment() { return Fault::none; }
+#endif
+
+}  // namespace cosim::sim

@@ -1,0 +1,39 @@
+// Global time and clock domains.
+//
+// Global time is int64 femtoseconds (about 9,200 s). A clock has a rational frequency; its edge n is at
+// floor(n * den / num) fs, computed in 128 bits, so nothing drifts and clocks with a rational ratio stay aligned.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+
+namespace cosim::sim {
+
+using Fs = std::int64_t;
+inline constexpr Fs kNever = std::numeric_limits<Fs>::max();
+inline constexpr std::int64_t kFsPerSecond = 1'000'000'000'000'000;
+
+// A clock of `num / den` edges per femtosecond, in lowest terms.
+class Clock {
+ public:
+  // frequency in hertz as a rational hz_num / hz_den; both positive.
+  Clock(std::int64_t hz_num, std::int64_t hz_den = 1);
+
+  // Time of edge n (n >= 0); kNever when it lies beyond the range of Fs.
+  [[nodiscard]] Fs edge_fs(std::int64_t n) const;
+  // The last edge at or before t (t >= 0).
+  [[nodiscard]] std::int64_t edge_at_or_before(Fs t) const;
+  // The first edge at or after t.
+  [[nodiscard]] std::int64_t edge_at_or_after(Fs t) const;
+  // The first edge strictly after t: where a value committed at t is seen by this domain.
+  [[nodiscard]] std::int64_t edge_after(Fs t) const;
+
+  [[nodiscard]] std::int64_t numerator() const { return num_; }
+  [[nodiscard]] std::int64_t denominator() const { return den_; }
+
+ private:
+  std::int64_t num_;  // edges ...
+  std::int64_t den_;  // ... per den_ femtoseconds
+};
+
+}  // namespace cosim::sim
