@@ -1,7 +1,214 @@
+#include "sim/engine.hpp"
+
+#include <pybind11/numpy.h>
+#include <pybind11/stl.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
 #include "bindings/register.hpp"
+#include "endpoint/compute_node.hpp"
+#include "endpoint/rate_memory.hpp"
+#include "link/link_network.hpp"
+
+namespace py = pybind11;
 
 namespace cosim::bindings {
 
-void register_engine(pybind11::module_&) {}
+namespace {
+
+template <class T>
+using Column = py::array_t<T, py::array::c_style | py::array::forcecast>;
+
+template <class T>
+T& node_as(sim::Engine& engine, std::int32_t id) {
+  auto* node = dynamic_cast<T*>(&engine.node(id));
+  if (node == nullptr) throw std::invalid_argument("node " + std::to_string(id) + " is of another kind");
+  return *node;
+}
+
+template <class T>
+void read_column(const py::dict& columns, const char* name, std::vector<sim::Task>& tasks, T sim::Task::* field) {
+  if (!columns.contains(name)) return;
+  const auto values = py::cast<Column<T>>(columns[name]);
+  if (values.ndim() != 1 || static_cast<std::size_t>(values.size()) != tasks.size()) {
+    throw std::invalid_argument(std::string("column ") + name + " has another length than kind");
+  }
+  const T* data = values.data();
+  for (std::size_t i = 0; i < tasks.size(); ++i) tasks[i].*field = data[i];
+}
+
+std::int64_t submit(sim::Engine& engine, const py::dict& columns, const Column<std::int64_t>& before,
+                    const Column<std::int64_t>& after, sim::Fs effective_fs) {
+  const auto kinds = py::cast<Column<std::uint8_t>>(columns["kind"]);
+  std::vector<sim::Task> tasks(static_cast<std::size_t>(kinds.size()));
+  for (std::size_t i = 0; i < tasks.size(); ++i) {
+    if (kinds.data()[i] > static_cast<std::uint8_t>(sim::TaskKind::revoke)) {
+      throw std::invalid_argument("unknown task kind");
+    }
+    tasks[i].kind = static_cast<sim::TaskKind>(kinds.data()[i]);
+  }
+  read_column(columns, "message_class", tasks, &sim::Task::message_class);
+  read_column(columns, "prefetch", tasks, &sim::Task::prefetch);
+  read_column(columns, "source", tasks, &sim::Task::source);
+  read_column(columns, "destination", tasks, &sim::Task::destination);
+  read_column(columns, "bytes", tasks, &sim::Task::bytes);
+  read_column(columns, "address", tasks, &sim::Task::address);
+  read_column(columns, "cycles", tasks, &sim::Task::cycles);
+  read_column(columns, "stream", tasks, &sim::Task::stream);
+  read_column(columns, "key", tasks, &sim::Task::key);
+  return engine.graph().submit(tasks, {before.data(), static_cast<std::size_t>(before.size())},
+                               {after.data(), static_cast<std::size_t>(after.size())}, effective_fs, engine.now());
+}
+
+template <class T, class Get>
+Column<T> column(const std::vector<sim::TaskGraph::Record>& records, Get get) {
+  Column<T> out(static_cast<py::ssize_t>(records.size()));
+  T* data = out.mutable_data();
+  for (std::size_t i = 0; i < records.size(); ++i) data[i] = get(records[i]);
+  return out;
+}
+
+py::dict take_records(sim::Engine& engine) {
+  using Record = sim::TaskGraph::Record;
+  const std::vector<Record> records = engine.graph().take_records();
+  py::dict out;
+  out["task"] = column<std::int64_t>(records, [](const Record& r) { return r.id; });
+  out["ready_fs"] = column<std::int64_t>(records, [](const Record& r) { return r.task.ready_fs; });
+  out["start_fs"] = column<std::int64_t>(records, [](const Record& r) { return r.task.start_fs; });
+  out["end_fs"] = column<std::int64_t>(records, [](const Record& r) { return r.task.end_fs; });
+  out["waited_fs"] = column<std::int64_t>(records, [](const Record& r) { return r.task.waited_fs; });
+  out["stalled_fs"] = column<std::int64_t>(records, [](const Record& r) { return r.task.stalled_fs; });
+  out["used_bytes"] = column<std::int64_t>(records, [](const Record& r) { return r.task.used_bytes; });
+  out["moved_bytes"] = column<std::int64_t>(records, [](const Record& r) { return r.task.moved_bytes; });
+  return out;
+}
+
+// Runs without the GIL, looking for Ctrl-C every `slice` instants.
+py::tuple run(sim::Engine& engine, std::int64_t slice) {
+  for (;;) {
+    sim::Stop stop;
+    {
+      const py::gil_scoped_release release;
+      stop = engine.run(slice);
+    }
+    if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+    if (stop == sim::Stop::budget) continue;
+    if (stop == sim::Stop::idle) return py::make_tuple("idle", engine.now(), -1, -1);
+    return py::make_tuple("decision", engine.decision().time, engine.decision().key, engine.decision().task);
+  }
+}
+
+}  // namespace
+
+void register_engine(py::module_& m) {
+  py::register_exception<sim::DeadlockError>(m, "DeadlockError", PyExc_RuntimeError);
+
+  py::enum_<sim::TaskKind>(m, "TaskKind")
+      .value("transfer", sim::TaskKind::transfer)
+      .value("fetch", sim::TaskKind::fetch)
+      .value("compute", sim::TaskKind::compute)
+      .value("delay", sim::TaskKind::delay)
+      .value("decision", sim::TaskKind::decision)
+      .value("revoke", sim::TaskKind::revoke);
+
+  py::class_<sim::Engine>(m, "Engine", "Advances network, memory and compute nodes to the next decision.")
+      .def(py::init<>())
+      .def(
+          "add_compute",
+          [](sim::Engine& e, const sim::Clock& clock, std::int64_t tile_bytes, std::int64_t buffer_tiles,
+             std::int64_t grant_latency_cycles) {
+            return e.add(std::make_unique<endpoint::ComputeNode>(
+                endpoint::ComputeNodeConfig{clock, tile_bytes, buffer_tiles, grant_latency_cycles}, e.graph()));
+          },
+          py::kw_only(), py::arg("clock"), py::arg("tile_bytes"), py::arg("buffer_tiles"),
+          py::arg("grant_latency_cycles"))
+      .def(
+          "add_rate_memory",
+          [](sim::Engine& e, const sim::Clock& clock, std::int64_t bytes_per_second, std::int64_t latency_fs,
+             std::int32_t network) {
+            return e.add(std::make_unique<endpoint::RateMemory>(
+                endpoint::RateMemoryConfig{clock, bytes_per_second, latency_fs, network}));
+          },
+          py::kw_only(), py::arg("clock"), py::arg("bytes_per_second"), py::arg("latency_fs"), py::arg("network"))
+      .def(
+          "add_link_network",
+          [](sim::Engine& e, std::int32_t routers, std::vector<std::int64_t> link_bytes_per_second,
+             std::vector<std::int32_t> link_target, std::vector<std::int32_t> next_link,
+             std::vector<std::int32_t> endpoint_node, std::vector<std::int32_t> endpoint_router,
+             std::int32_t chunks_per_message, std::int64_t hop_latency_fs, std::int32_t message_classes) {
+            link::LinkNetworkConfig c;
+            c.routers = routers;
+            c.link_bytes_per_second = std::move(link_bytes_per_second);
+            c.link_target = std::move(link_target);
+            c.next_link = std::move(next_link);
+            c.endpoint_node = std::move(endpoint_node);
+            c.endpoint_router = std::move(endpoint_router);
+            c.chunks_per_message = chunks_per_message;
+            c.hop_latency_fs = hop_latency_fs;
+            c.message_classes = message_classes;
+            const std::int32_t id = e.add(std::make_unique<link::LinkNetwork>(std::move(c), 0));
+            e.graph().set_network(id);
+            return id;
+          },
+          py::kw_only(), py::arg("routers"), py::arg("link_bytes_per_second"), py::arg("link_target"),
+          py::arg("next_link"), py::arg("endpoint_node"), py::arg("endpoint_router"), py::arg("chunks_per_message"),
+          py::arg("hop_latency_fs"), py::arg("message_classes"))
+      .def("submit", &submit, py::arg("columns"), py::arg("before"), py::arg("after"), py::arg("effective_fs"))
+      .def("run", &run, py::arg("slice") = 20'000)
+      .def("take_records", &take_records)
+      .def("set_order", &sim::Engine::set_order, py::arg("order"))
+      .def_property_readonly("now_fs", &sim::Engine::now)
+      .def_property_readonly("instants", &sim::Engine::instants)
+      .def_property_readonly("nodes", &sim::Engine::nodes)
+      .def_property_readonly("unfinished_tasks", [](sim::Engine& e) { return e.graph().unfinished(); })
+      .def("save",
+           [](sim::Engine& e) {
+             const std::vector<std::uint8_t> data = e.save();
+             return py::bytes(reinterpret_cast<const char*>(data.data()), data.size());
+           })
+      .def(
+          "load",
+          [](sim::Engine& e, const py::bytes& data) {
+            const std::string_view view = data;
+            e.load({reinterpret_cast<const std::uint8_t*>(view.data()), view.size()});
+          },
+          py::arg("data"))
+      .def("compute_statistics",
+           [](sim::Engine& e, std::int32_t id) {
+             auto& node = node_as<endpoint::ComputeNode>(e, id);
+             py::dict d;
+             d["busy_cycles"] = node.busy_cycles();
+             d["wasted_bytes"] = node.wasted_bytes();
+             d["free_tiles"] = node.free_tiles();
+             d["buffer_tiles"] = node.buffer_tiles();
+             d["unfinished"] = node.unfinished();
+             return d;
+           })
+      .def("rate_memory_statistics",
+           [](sim::Engine& e, std::int32_t id) {
+             auto& node = node_as<endpoint::RateMemory>(e, id);
+             py::dict d;
+             d["read_bytes"] = node.read_bytes();
+             d["cancelled_bytes"] = node.cancelled_bytes();
+             d["busy_fs"] = node.busy_fs();
+             return d;
+           })
+      .def("link_network_statistics", [](sim::Engine& e, std::int32_t id) {
+        auto& node = node_as<link::LinkNetwork>(e, id);
+        py::dict d;
+        d["link_busy_fs"] =
+            Column<std::int64_t>(static_cast<py::ssize_t>(node.link_busy_fs().size()), node.link_busy_fs().data());
+        d["link_class_bytes"] = Column<std::int64_t>(static_cast<py::ssize_t>(node.link_class_bytes().size()),
+                                                     node.link_class_bytes().data());
+        d["delivered_bytes"] = Column<std::int64_t>(static_cast<py::ssize_t>(node.delivered_bytes().size()),
+                                                    node.delivered_bytes().data());
+        d["hop_events"] = node.hop_events();
+        d["messages_in_flight"] = node.messages_in_flight();
+        d["conservation_error"] = node.conservation_error();
+        return d;
+      });
+}
 
 }  // namespace cosim::bindings

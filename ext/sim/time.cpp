@@ -27,22 +27,22 @@ Clock::Clock(std::int64_t hz_num, std::int64_t hz_den) {
   }
   num_ = static_cast<std::int64_t>(num);
   den_ = static_cast<std::int64_t>(den);
+  if (num_ == 1) {
+    period_ = den_;
+    last_whole_ = (kNever - 1) / den_;
+  }
 }
 
-Fs Clock::edge_fs(std::int64_t n) const {
+Fs Clock::edge_fs_wide(std::int64_t n) const {
   const Wide t = Wide{n} * den_ / num_;
   return t >= kNever ? kNever : static_cast<Fs>(t);
 }
 
-std::int64_t Clock::edge_at_or_before(Fs t) const {
+std::int64_t Clock::edge_at_or_before_wide(Fs t) const {
   // largest n with floor(n * den / num) <= t  <=>  n * den < (t + 1) * num
   const Wide n = ((Wide{t} + 1) * num_ - 1) / den_;
   return n >= std::numeric_limits<std::int64_t>::max() ? std::numeric_limits<std::int64_t>::max()
                                                        : static_cast<std::int64_t>(n);
 }
-
-std::int64_t Clock::edge_at_or_after(Fs t) const { return t <= 0 ? 0 : edge_at_or_before(t - 1) + 1; }
-
-std::int64_t Clock::edge_after(Fs t) const { return t < 0 ? 0 : edge_at_or_before(t) + 1; }
 
 }  // namespace cosim::sim

@@ -59,8 +59,9 @@ class Saver final : public Visitor {
 
  protected:
   void bytes(Kind, void* data, std::size_t size, std::size_t) override {
-    const auto* p = static_cast<const std::uint8_t*>(data);
-    data_.insert(data_.end(), p, p + size);
+    const std::size_t at = data_.size();
+    data_.resize(at + size);
+    std::memcpy(data_.data() + at, data, size);
   }
 
  private:

@@ -1,0 +1,320 @@
+#include "endpoint/compute_node.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+
+namespace cosim::endpoint {
+
+using sim::Fs;
+using sim::Message;
+using sim::MessageKind;
+using sim::TaskKind;
+
+ComputeNode::ComputeNode(const ComputeNodeConfig& config, sim::TaskGraph& graph)
+    : config_(config), graph_(graph), free_tiles_(config.buffer_tiles) {
+  if (config.tile_bytes <= 0 || config.buffer_tiles <= 0) {
+    throw std::invalid_argument("a compute node needs a buffer of at least one tile");
+  }
+}
+
+Fs ComputeNode::next_event() const {
+  Fs next = inbox_.next();
+  if (running_ != 0 && stalled_ == 0) next = std::min(next, config_.clock.edge_fs(tile_end_));
+  return next;
+}
+
+std::int64_t ComputeNode::tile_bytes_of(const Stream& s, std::int64_t tile) const {
+  return std::min(config_.tile_bytes, s.bytes - tile * config_.tile_bytes);
+}
+
+ComputeNode::Stream* ComputeNode::stream_of(std::int64_t task) {
+  for (Stream& s : streams_) {
+    if (s.task == task) return &s;
+  }
+  return nullptr;
+}
+
+ComputeNode::Stream* ComputeNode::stream_by_uid(std::int64_t uid) {
+  for (Stream& s : streams_) {
+    if (s.uid == uid) return &s;
+  }
+  return nullptr;
+}
+
+void ComputeNode::announce(std::int64_t task, std::int64_t n) {
+  const sim::Task& fetch = graph_.task(task);
+  if (fetch.prefetch == 0 && fetch.key >= 0) {
+    for (Stream& s : streams_) {
+      if (s.key != fetch.key || s.prefetch == 0 || s.withdrawn != 0) continue;
+      // The demand takes the prefetch over: what has arrived is used, what is granted keeps coming.
+      sim::Task& early = graph_.task(s.task);
+      early.used_bytes = s.bytes;
+      graph_.task(task).used_bytes = s.arrived_bytes;
+      graph_.task(task).start_fs = config_.clock.edge_fs(n);
+      if (s.fetched == 0) report_done(s.task, n);
+      s.task = task;
+      s.prefetch = 0;
+      if (s.fetched != 0) report_done(task, n);
+      return;
+    }
+  }
+  Stream s;
+  s.task = task;
+  s.uid = task;
+  s.key = fetch.key;
+  s.address = fetch.address;
+  s.bytes = fetch.bytes;
+  s.tiles = (fetch.bytes + config_.tile_bytes - 1) / config_.tile_bytes;
+  s.memory = fetch.source;
+  s.message_class = fetch.message_class;
+  s.prefetch = fetch.prefetch;
+  graph_.task(task).start_fs = config_.clock.edge_fs(n);
+  streams_.push_back(s);
+}
+
+void ComputeNode::report_done(std::int64_t task, std::int64_t n) {
+  Message m;
+  m.kind = MessageKind::task_done;
+  m.a = task;
+  post(graph_.id(), m, config_.clock.edge_fs(n));
+}
+
+void ComputeNode::arrived(std::int64_t uid, std::int64_t bytes) {
+  Stream* s = stream_by_uid(uid);
+  if (s == nullptr) throw std::logic_error("bytes arrived for a stream that is not here");
+  graph_.task(s->task).moved_bytes += bytes;
+  if (s->withdrawn != 0) {
+    s->dropped_bytes += bytes;
+    wasted_bytes_ += bytes;
+    return;
+  }
+  s->arrived_bytes += bytes;
+}
+
+void ComputeNode::withdraw(Stream& s, std::int64_t n) {
+  // Tiles that have arrived are free at once; the rest when their bytes have come or been called off.
+  const std::int64_t whole = s.arrived_tiles(config_.tile_bytes);
+  free_tiles_ += whole - s.consumed;
+  wasted_bytes_ += s.arrived_bytes;
+  s.withdrawn = 1;
+  s.consumed = whole;
+  s.dropped_bytes = s.arrived_bytes;
+  if (s.granted_bytes > s.arrived_bytes) {
+    Message m;
+    m.kind = MessageKind::cancel;
+    m.a = s.uid;
+    m.message_class = s.message_class;
+    post(s.memory, m, config_.clock.edge_fs(n + config_.grant_latency_cycles));
+  }
+}
+
+void ComputeNode::withdrawn_bytes(std::int64_t uid, std::int64_t bytes) {
+  Stream* s = stream_by_uid(uid);
+  if (s == nullptr || s->withdrawn == 0) throw std::logic_error("bytes were called off for a stream that goes on");
+  s->dropped_bytes += bytes;
+}
+
+void ComputeNode::end_tile(std::int64_t n) {
+  busy_cycles_ += (tile_ + 1) * job_.cycles / job_.tiles - tile_ * job_.cycles / job_.tiles;
+  if (job_.stream_task >= 0) {
+    Stream* s = stream_of(job_.stream_task);
+    ++s->consumed;
+    ++free_tiles_;
+  }
+  ++tile_;
+  if (tile_ < job_.tiles) {
+    stalled_ = 1;  // start_work() sees whether the next tile is here
+    stall_since_ = n;
+    return;
+  }
+  occupied_cycles_ += n - running_since_;
+  running_ = 0;
+  report_done(job_.task, n);
+}
+
+void ComputeNode::start_work(std::int64_t n) {
+  if (running_ == 0) {
+    std::size_t chosen = jobs_.size();
+    for (std::size_t i = 0; i < jobs_.size(); ++i) {
+      if (jobs_[i].stream_task >= 0) {
+        const Stream* s = stream_of(jobs_[i].stream_task);
+        if (s == nullptr || s->arrived_tiles(config_.tile_bytes) == 0) continue;
+      }
+      chosen = i;
+      break;
+    }
+    if (chosen == jobs_.size()) return;
+    const std::int64_t others = occupied(n) - jobs_[chosen].occupied_at_ready;
+    job_ = jobs_[chosen];
+    jobs_.erase(jobs_.begin() + static_cast<std::ptrdiff_t>(chosen));
+    if (job_.stream_task >= 0) job_.tiles = stream_of(job_.stream_task)->tiles;
+    sim::Task& task = graph_.task(job_.task);
+    task.start_fs = config_.clock.edge_fs(n);
+    task.waited_fs = config_.clock.edge_fs(job_.ready_edge + others) - config_.clock.edge_fs(job_.ready_edge);
+    running_ = 1;
+    running_since_ = n;
+    tile_ = 0;
+    stalled_ = 1;
+    stall_since_ = n;
+  }
+  if (stalled_ == 0) return;
+  if (job_.stream_task >= 0 && stream_of(job_.stream_task)->arrived_tiles(config_.tile_bytes) <= tile_) return;
+  stalled_ = 0;
+  graph_.task(job_.task).stalled_fs += config_.clock.edge_fs(n) - config_.clock.edge_fs(stall_since_);
+  tile_end_ = n + (tile_ + 1) * job_.cycles / job_.tiles - tile_ * job_.cycles / job_.tiles;
+}
+
+bool ComputeNode::grant_to(Stream& s, std::int64_t n) {
+  if (s.withdrawn != 0 || s.granted == s.tiles || free_tiles_ == 0) return false;
+  Message m;
+  m.kind = MessageKind::grant;
+  m.message_class = s.message_class;
+  m.flags = s.prefetch;
+  m.a = s.uid;
+  m.bytes = tile_bytes_of(s, s.granted);
+  m.address = s.address + s.granted * config_.tile_bytes;
+  post(s.memory, m, config_.clock.edge_fs(n + config_.grant_latency_cycles));
+  ++s.granted;
+  s.granted_bytes += m.bytes;
+  --free_tiles_;
+  return true;
+}
+
+void ComputeNode::grant(std::int64_t n) {
+  if (running_ != 0 && job_.stream_task >= 0) {
+    Stream* s = stream_of(job_.stream_task);
+    while (grant_to(*s, n)) {
+    }
+  }
+  for (Stream& s : streams_) {
+    if (s.prefetch != 0) continue;
+    while (grant_to(s, n)) {
+    }
+  }
+  // A demand that waits for room takes it back from the newest prefetch.
+  const bool starved = std::any_of(streams_.begin(), streams_.end(), [](const Stream& s) {
+    return s.prefetch == 0 && s.withdrawn == 0 && s.granted == 0 && s.tiles > 0;
+  });
+  if (starved && free_tiles_ == 0) {
+    for (auto s = streams_.rbegin(); s != streams_.rend(); ++s) {
+      if (s->prefetch == 0 || s->withdrawn != 0 || s->granted == 0) continue;
+      withdraw(*s, n);
+      break;
+    }
+    if (free_tiles_ > 0) {
+      for (Stream& s : streams_) {
+        if (s.prefetch == 0) {
+          while (grant_to(s, n)) {
+          }
+        }
+      }
+    }
+    return;
+  }
+  if (starved) return;
+  for (Stream& s : streams_) {
+    if (s.prefetch == 0) continue;
+    while (grant_to(s, n)) {
+    }
+  }
+}
+
+void ComputeNode::evaluate(Fs t) {
+  const std::int64_t n = config_.clock.edge_at_or_before(t);
+  while (inbox_.due(t)) {
+    const Message m = inbox_.pop();
+    switch (m.kind) {
+      case MessageKind::task_ready: {
+        const sim::Task& task = graph_.task(m.a);
+        if (task.kind == TaskKind::fetch) {
+          announce(m.a, n);
+        } else if (task.kind == TaskKind::revoke) {
+          Stream* s = stream_by_uid(task.stream);
+          if (s != nullptr && s->prefetch != 0 && s->withdrawn == 0) withdraw(*s, n);
+          report_done(m.a, n);
+        } else {
+          Job job;
+          job.task = m.a;
+          job.cycles = task.cycles;
+          job.tiles = 1;
+          job.stream_task = task.stream;
+          job.ready_edge = n;
+          jobs_.push_back(job);
+        }
+        break;
+      }
+      case MessageKind::delivered:
+        arrived(m.c, m.bytes);
+        break;
+      case MessageKind::cancelled:
+        withdrawn_bytes(m.a, m.bytes);
+        break;
+      default:
+        throw std::logic_error("a compute node cannot read this message");
+    }
+  }
+  if (running_ != 0 && stalled_ == 0 && tile_end_ == n) end_tile(n);
+  for (Job& job : jobs_) {
+    if (job.ready_edge == n) job.occupied_at_ready = occupied(n);
+  }
+  start_work(n);
+  grant(n);
+  // Retire what is over: a fetch when its last byte is here, a stream when its last tile is used up.
+  for (std::size_t i = 0; i < streams_.size();) {
+    Stream& s = streams_[i];
+    if (s.withdrawn == 0 && s.fetched == 0 && s.arrived_bytes == s.bytes) {
+      s.fetched = 1;
+      report_done(s.task, n);
+    }
+    const bool called_off = s.withdrawn != 0 && s.dropped_bytes >= s.granted_bytes;
+    if (called_off) {
+      free_tiles_ += s.granted - s.consumed;
+      if (s.fetched == 0) report_done(s.task, n);
+    }
+    const bool used_up = s.withdrawn == 0 && s.fetched != 0 && s.consumed == s.tiles;
+    if (called_off || used_up) {
+      streams_.erase(streams_.begin() + static_cast<std::ptrdiff_t>(i));
+    } else {
+      ++i;
+    }
+  }
+  if (free_tiles_ > 0) grant(n);
+}
+
+void ComputeNode::visit(sim::Visitor& v) {
+  using sim::Kind;
+  visit_mail(v);
+  v.vector(Kind::state, streams_);
+  v.vector(Kind::stamp, jobs_);
+  v.value(Kind::state, free_tiles_);
+  v.value(Kind::state, running_);
+  v.value(Kind::state, stalled_);
+  v.value(Kind::stamp, job_);
+  v.value(Kind::state, tile_);
+  v.value(Kind::stamp, tile_end_);
+  v.value(Kind::stamp, running_since_);
+  v.value(Kind::stamp, stall_since_);
+  v.value(Kind::counter, busy_cycles_);
+  v.value(Kind::counter, occupied_cycles_);
+  v.value(Kind::counter, wasted_bytes_);
+}
+
+std::string ComputeNode::waiting_for() const {
+  std::string text;
+  if (running_ != 0 && stalled_ != 0) {
+    text += "\n  compute node " + std::to_string(id()) + " waits for tile " + std::to_string(tile_) + " of task " +
+            std::to_string(job_.stream_task);
+  }
+  for (const Job& job : jobs_) {
+    text += "\n  compute node " + std::to_string(id()) + ": job " + std::to_string(job.task) +
+            " waits for the first tile of task " + std::to_string(job.stream_task);
+  }
+  for (const Stream& s : streams_) {
+    text += "\n  compute node " + std::to_string(id()) + ": stream of task " + std::to_string(s.task) + " has " +
+            std::to_string(s.arrived_bytes) + " of " + std::to_string(s.bytes) + " B, " + std::to_string(s.granted) +
+            " of " + std::to_string(s.tiles) + " tiles granted, " + std::to_string(free_tiles_) + " tiles free";
+  }
+  return text;
+}
+
+}  // namespace cosim::endpoint

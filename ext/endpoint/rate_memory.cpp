@@ -1,0 +1,90 @@
+#include "endpoint/rate_memory.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+
+namespace cosim::endpoint {
+
+using sim::Fs;
+using sim::Message;
+using sim::MessageKind;
+
+RateMemory::RateMemory(const RateMemoryConfig& config) : config_(config) {
+  if (config.bytes_per_second <= 0 || config.latency_fs < 0) {
+    throw std::invalid_argument("a memory rate must be positive and its latency not negative");
+  }
+}
+
+Fs RateMemory::next_event() const { return std::min(inbox_.next(), busy_ != 0 ? done_ : sim::kNever); }
+
+void RateMemory::serve(Fs t) {
+  std::vector<Grant>& queue = demands_.empty() ? prefetches_ : demands_;
+  if (queue.empty()) return;
+  current_ = queue.front();
+  queue.erase(queue.begin());
+  busy_ = 1;
+  const __int128 time = static_cast<__int128>(current_.bytes) * sim::kFsPerSecond;
+  const auto span = static_cast<Fs>((time + config_.bytes_per_second - 1) / config_.bytes_per_second);
+  done_ = t + span;
+  busy_fs_ += span;
+}
+
+void RateMemory::evaluate(Fs t) {
+  while (inbox_.due(t)) {
+    const Message m = inbox_.pop();
+    if (m.kind == MessageKind::grant) {
+      (m.flags != 0 ? prefetches_ : demands_).push_back({m.a, m.bytes, m.from, m.message_class, m.flags, 0});
+    } else if (m.kind == MessageKind::cancel) {
+      std::int64_t bytes = 0;
+      const auto called_off = [&](const Grant& g) {
+        if (g.stream != m.a) return false;
+        bytes += g.bytes;
+        return true;
+      };
+      std::erase_if(demands_, called_off);
+      std::erase_if(prefetches_, called_off);
+      cancelled_bytes_ += bytes;
+      Message reply;
+      reply.kind = MessageKind::cancelled;
+      reply.a = m.a;
+      reply.bytes = bytes;
+      post(m.from, reply, t);
+    } else if (m.kind != MessageKind::sent) {
+      throw std::logic_error("a memory node cannot read this message");
+    }
+  }
+  if (busy_ != 0 && done_ <= t) {
+    read_bytes_ += current_.bytes;
+    Message m;
+    m.kind = MessageKind::send;
+    m.message_class = current_.message_class;
+    m.a = id();
+    m.b = current_.reader;
+    m.c = current_.stream;
+    m.bytes = current_.bytes;
+    post(config_.network, m, t + config_.latency_fs);
+    busy_ = 0;
+  }
+  if (busy_ == 0) serve(t);
+}
+
+void RateMemory::visit(sim::Visitor& v) {
+  using sim::Kind;
+  visit_mail(v);
+  v.vector(Kind::state, demands_);
+  v.vector(Kind::state, prefetches_);
+  v.value(Kind::state, busy_);
+  v.value(Kind::state, current_);
+  v.value(Kind::stamp, done_);
+  v.value(Kind::counter, read_bytes_);
+  v.value(Kind::counter, cancelled_bytes_);
+  v.value(Kind::counter, busy_fs_);
+}
+
+std::string RateMemory::waiting_for() const {
+  if (busy_ == 0 && demands_.empty() && prefetches_.empty()) return {};
+  return "\n  memory node " + std::to_string(id()) + " has " + std::to_string(demands_.size() + prefetches_.size()) +
+         " granted tiles to read";
+}
+
+}  // namespace cosim::endpoint

@@ -1,0 +1,58 @@
+// A memory endpoint as a rate: granted tiles are read first come, first served at the peak bandwidth, demands before
+// prefetches, each after a fixed latency. No banks, no refresh, no return buffer: what a formula assumes.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "sim/node.hpp"
+
+namespace cosim::endpoint {
+
+struct RateMemoryConfig {
+  sim::Clock clock{1'000'000'000};
+  std::int64_t bytes_per_second = 0;
+  std::int64_t latency_fs = 0;
+  std::int32_t network = -1;
+};
+
+class RateMemory final : public sim::Node {
+ public:
+  explicit RateMemory(const RateMemoryConfig& config);
+
+  [[nodiscard]] sim::Fs next_event() const override;
+  void evaluate(sim::Fs t) override;
+  void visit(sim::Visitor& v) override;
+  [[nodiscard]] sim::Fs visible_at(sim::Fs committed) const override {
+    return config_.clock.edge_fs(config_.clock.edge_after(committed));
+  }
+  [[nodiscard]] std::string waiting_for() const override;
+
+  [[nodiscard]] std::int64_t read_bytes() const { return read_bytes_; }
+  [[nodiscard]] std::int64_t cancelled_bytes() const { return cancelled_bytes_; }
+  [[nodiscard]] std::int64_t busy_fs() const { return busy_fs_; }
+
+ private:
+  struct Grant {
+    std::int64_t stream;
+    std::int64_t bytes;
+    std::int32_t reader;
+    std::uint8_t message_class;
+    std::uint8_t prefetch;
+    std::uint16_t reserved;
+  };
+  void serve(sim::Fs t);
+
+  RateMemoryConfig config_;
+  std::vector<Grant> demands_;
+  std::vector<Grant> prefetches_;
+  std::uint8_t busy_ = 0;
+  Grant current_{};
+  sim::Fs done_ = 0;
+  std::int64_t read_bytes_ = 0;
+  std::int64_t cancelled_bytes_ = 0;
+  std::int64_t busy_fs_ = 0;
+};
+
+}  // namespace cosim::endpoint

@@ -1,0 +1,118 @@
+#include "sim/engine.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace cosim::sim {
+
+Engine::Engine() : fault_(fault_from_environment()) {
+  auto graph = std::make_unique<TaskGraph>();
+  graph_ = graph.get();
+  add(std::move(graph));
+}
+
+std::int32_t Engine::add(std::unique_ptr<Node> node) {
+  const auto id = static_cast<std::int32_t>(nodes_.size());
+  node->attach(*this, id);
+  nodes_.push_back(std::move(node));
+  next_.push_back(kNever);
+  order_.push_back(id);
+  return id;
+}
+
+void Engine::set_order(std::vector<std::int32_t> order) {
+  std::vector<std::int32_t> sorted = order;
+  std::sort(sorted.begin(), sorted.end());
+  for (std::size_t i = 0; i < sorted.size(); ++i) {
+    if (sorted[i] != static_cast<std::int32_t>(i)) throw std::invalid_argument("the order must name every node once");
+  }
+  if (sorted.size() != nodes_.size()) throw std::invalid_argument("the order must name every node once");
+  order_ = std::move(order);
+}
+
+void Engine::deliver(std::int32_t to, const Message& m) {
+  Node& receiver = *nodes_[static_cast<std::size_t>(to)];
+  Message stamped = m;
+  // A message may carry a later instant than now (its sender knows when the value is there), never an earlier one.
+  stamped.visible = receiver.visible_at(m.visible);
+  if (fault_ == Fault::unordered_commit && to != 0 && m.visible == now_) stamped.visible = now_;
+  receiver.receive(stamped);
+  next_[static_cast<std::size_t>(to)] = std::min(next_[static_cast<std::size_t>(to)], stamped.visible);
+}
+
+Stop Engine::run(std::int64_t budget) {
+  refresh(0);
+  for (;;) {
+    std::vector<Decision>& decisions = graph_->decisions();
+    if (!decisions.empty()) {
+      decision_ = decisions.front();
+      decisions.erase(decisions.begin());
+      return Stop::decision;
+    }
+    if (graph_->demanded() == 0) return Stop::idle;
+    if (budget-- <= 0) return Stop::budget;
+
+    const Fs t = *std::min_element(next_.begin(), next_.end());
+    if (t == kNever) deadlock();
+    active_.clear();
+    bool progress = false;
+    for (const std::int32_t i : order_) {
+      if (next_[static_cast<std::size_t>(i)] != t) continue;
+      active_.push_back(i);
+      progress = progress || nodes_[static_cast<std::size_t>(i)]->next_progress() != kNever;
+    }
+    if (!progress) {
+      // Only refresh and the like is due: is anything else ever?
+      Fs any = kNever;
+      for (const auto& node : nodes_) any = std::min(any, node->next_progress());
+      if (any == kNever) deadlock();
+    }
+    now_ = t;
+    ++instants_;
+    if (fault_ == Fault::unordered_commit) {
+      for (const std::int32_t i : active_) {
+        nodes_[static_cast<std::size_t>(i)]->evaluate(t);
+        nodes_[static_cast<std::size_t>(i)]->commit(t);
+      }
+    } else {
+      for (const std::int32_t i : active_) nodes_[static_cast<std::size_t>(i)]->evaluate(t);
+      for (const std::int32_t i : active_) next_[static_cast<std::size_t>(i)] = kNever;
+      for (const std::int32_t i : active_) nodes_[static_cast<std::size_t>(i)]->commit(t);
+    }
+    for (const std::int32_t i : active_) refresh(static_cast<std::size_t>(i));
+  }
+}
+
+void Engine::deadlock() const {
+  std::string text = "deadlock at " + std::to_string(now_) + " fs: " + std::to_string(graph_->demanded()) +
+                     " tasks are left and nothing can move";
+  for (const auto& node : nodes_) text += node->waiting_for();
+  throw DeadlockError(text);
+}
+
+void Engine::visit(Visitor& v) {
+  v.value(Kind::stamp, now_);
+  v.value(Kind::counter, instants_);
+  v.value(Kind::stamp, decision_);
+  for (const auto& node : nodes_) node->visit(v);
+}
+
+std::vector<std::uint8_t> Engine::save() {
+  Saver saver;
+  std::uint64_t count = nodes_.size();
+  saver.value(Kind::state, count);
+  visit(saver);
+  return saver.take();
+}
+
+void Engine::load(std::span<const std::uint8_t> data) {
+  Loader loader(data);
+  std::uint64_t count = 0;
+  loader.value(Kind::state, count);
+  if (count != nodes_.size()) throw std::runtime_error("saved state is of a system with another number of nodes");
+  visit(loader);
+  if (!loader.finished()) throw std::runtime_error("saved state is longer than this system's state");
+  for (std::size_t i = 0; i < nodes_.size(); ++i) refresh(i);
+}
+
+}  // namespace cosim::sim

@@ -1,0 +1,70 @@
+// The engine: advances all components to the next decision, and never calls back.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "sim/faults.hpp"
+#include "sim/node.hpp"
+#include "sim/task_graph.hpp"
+
+namespace cosim::sim {
+
+// Work is left and nothing can move: what waits for what.
+class DeadlockError : public std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+enum class Stop : std::uint8_t {
+  decision,  // a decision task was reached: see decision()
+  idle,      // nothing that anybody waits for is left
+  budget,    // the step budget is used up: call run() again
+};
+
+class Engine final : public Mailroom {
+ public:
+  Engine();
+
+  // Takes ownership; returns the node's id. The task graph is node 0.
+  std::int32_t add(std::unique_ptr<Node> node);
+  [[nodiscard]] TaskGraph& graph() { return *graph_; }
+  [[nodiscard]] Node& node(std::int32_t id) { return *nodes_[static_cast<std::size_t>(id)]; }
+  [[nodiscard]] std::size_t nodes() const { return nodes_.size(); }
+
+  // Advances until the next decision, until idle, or for at most `budget` instants.
+  // Throws DeadlockError when demanded work is left and no component has a next progress event.
+  Stop run(std::int64_t budget);
+  [[nodiscard]] const Decision& decision() const { return decision_; }
+  [[nodiscard]] Fs now() const { return now_; }
+  [[nodiscard]] std::int64_t instants() const { return instants_; }
+
+  // The order in which components are called at one instant, as a permutation of their ids: results do not depend
+  // on it, and a test shows so.
+  void set_order(std::vector<std::int32_t> order);
+
+  [[nodiscard]] std::vector<std::uint8_t> save();
+  // Throws std::runtime_error when the bytes are not of this system.
+  void load(std::span<const std::uint8_t> data);
+
+  void deliver(std::int32_t to, const Message& m) override;
+
+ private:
+  [[noreturn]] void deadlock() const;
+  void visit(Visitor& v);
+  void refresh(std::size_t i) { next_[i] = nodes_[i]->next_event(); }
+
+  Fault fault_;
+  std::vector<std::unique_ptr<Node>> nodes_;
+  TaskGraph* graph_;
+  std::vector<Fs> next_;
+  std::vector<std::int32_t> order_;
+  std::vector<std::int32_t> active_;
+  Decision decision_;
+  Fs now_ = 0;
+  std::int64_t instants_ = 0;
+};
+
+}  // namespace cosim::sim

@@ -1,0 +1,66 @@
+// Time-stamped messages: all that passes between components.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "sim/time.hpp"
+#include "sim/visit.hpp"
+
+namespace cosim::sim {
+
+enum class MessageKind : std::uint8_t {
+  task_ready,  // task graph -> executing node: a = task
+  task_done,   // node -> task graph: a = task
+  send,        // endpoint -> network: a = source endpoint, b = destination endpoint, bytes, c = tag, d = reply flags
+  sent,        // network -> endpoint: c = tag; the last byte has left the source
+  delivered,   // network -> endpoint: bytes, c = tag
+  grant,       // compute node -> memory node: a = stream, address, bytes: room for that many bytes
+  cancel,      // compute node -> memory node: a = stream: read no more of it
+  cancelled,   // memory node -> compute node: a = stream, bytes that will not come
+};
+
+// The meaning of a..d depends on the kind. `visible` is an edge of the receiver's clock.
+struct Message {
+  Fs visible = 0;
+  std::uint64_t sequence = 0;  // of its sender: with `from`, makes the order of equal times a property of the system
+  std::int32_t from = -1;
+  MessageKind kind = MessageKind::task_ready;
+  std::uint8_t message_class = 0;
+  std::uint8_t flags = 0;
+  std::uint8_t reserved = 0;
+  std::int64_t a = 0;
+  std::int64_t b = 0;
+  std::int64_t c = 0;
+  std::int64_t bytes = 0;
+  std::int64_t address = 0;
+};
+
+// Messages waiting to become visible, in the order (visible, from, sequence).
+class Inbox {
+ public:
+  [[nodiscard]] Fs next() const { return heap_.empty() ? kNever : heap_.front().visible; }
+  [[nodiscard]] bool due(Fs t) const { return !heap_.empty() && heap_.front().visible <= t; }
+  void push(const Message& m) {
+    heap_.push_back(m);
+    std::push_heap(heap_.begin(), heap_.end(), later);
+  }
+  Message pop() {
+    std::pop_heap(heap_.begin(), heap_.end(), later);
+    const Message m = heap_.back();
+    heap_.pop_back();
+    return m;
+  }
+  void visit(Visitor& v) { v.vector(Kind::stamp, heap_); }
+
+ private:
+  static bool later(const Message& x, const Message& y) {
+    if (x.visible != y.visible) return x.visible > y.visible;
+    if (x.from != y.from) return x.from > y.from;
+    return x.sequence > y.sequence;
+  }
+  std::vector<Message> heap_;
+};
+
+}  // namespace cosim::sim

@@ -1,0 +1,69 @@
+// A component that talks to others: an inbox of what it can see, an outbox that commit() sends.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "sim/component.hpp"
+#include "sim/message.hpp"
+
+namespace cosim::sim {
+
+class Node;
+
+// Where commit() puts messages: the engine.
+class Mailroom {
+ public:
+  virtual ~Mailroom() = default;
+  virtual void deliver(std::int32_t to, const Message& m) = 0;
+};
+
+class Node : public Component {
+ public:
+  // Called once by the engine.
+  void attach(Mailroom& mailroom, std::int32_t id) {
+    mailroom_ = &mailroom;
+    id_ = id;
+  }
+  [[nodiscard]] std::int32_t id() const { return id_; }
+
+  // When a value committed at `committed` is seen here: the first edge strictly after it.
+  [[nodiscard]] virtual Fs visible_at(Fs committed) const = 0;
+  void receive(const Message& m) { inbox_.push(m); }
+
+  void commit(Fs) override {
+    for (const Posted& p : outbox_) mailroom_->deliver(p.to, p.message);
+    outbox_.clear();
+  }
+
+  // What this node waits for, for a deadlock report; empty when it waits for nothing.
+  [[nodiscard]] virtual std::string waiting_for() const = 0;
+
+ protected:
+  // To be sent at commit; the receiver sees it at its first edge strictly after `committed`.
+  void post(std::int32_t to, Message m, Fs committed) {
+    m.visible = committed;
+    m.from = id_;
+    m.sequence = sequence_++;
+    outbox_.push_back({to, m});
+  }
+  void visit_mail(Visitor& v) {
+    inbox_.visit(v);
+    v.value(Kind::counter, sequence_);
+  }
+
+  Inbox inbox_;
+
+ private:
+  struct Posted {
+    std::int32_t to;
+    Message message;
+  };
+  Mailroom* mailroom_ = nullptr;
+  std::int32_t id_ = -1;
+  std::uint64_t sequence_ = 0;
+  std::vector<Posted> outbox_;  // empty between instants
+};
+
+}  // namespace cosim::sim

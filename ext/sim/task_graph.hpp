@@ -1,0 +1,108 @@
+// The tasks of the layers in flight and what they wait for.
+//
+// Python lowers a layer to columns of tasks and hands them in with the instant at which they take effect; a task
+// becomes ready when all it depends on is done, runs on its node, and is freed when it retires.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "sim/node.hpp"
+
+namespace cosim::sim {
+
+enum class TaskKind : std::uint8_t {
+  transfer,  // bytes from source to destination endpoint through the network
+  fetch,     // a stream of weights: memory endpoint -> compute endpoint, tile by tile
+  compute,   // cycles on a compute endpoint, in tiles of the stream it consumes, if any
+  delay,     // a fixed time
+  decision,  // hands control back to the caller
+  revoke,    // withdraws a prefetch that no demand has claimed
+};
+
+struct Task {
+  TaskKind kind = TaskKind::delay;
+  std::uint8_t message_class = 0;
+  std::uint8_t prefetch = 0;  // fetch: revocable, no compute task waits for it yet
+  std::uint8_t finished = 0;
+  std::int32_t waits = 0;         // unfinished predecessors, plus one until its layer takes effect
+  std::int32_t source = -1;       // node
+  std::int32_t destination = -1;  // node; the executing one for fetch and compute
+  std::int64_t bytes = 0;         // transfer, fetch
+  std::int64_t address = 0;       // fetch: first byte in the memory endpoint
+  std::int64_t cycles = 0;        // compute: cycles of the endpoint's clock; delay: femtoseconds
+  std::int64_t stream = -1;       // compute: the fetch whose tiles it consumes; revoke: the prefetch
+  std::int64_t key = -1;          // fetch: identity of the weights (a demand fetch adopts a prefetch of equal key);
+                                  // decision: handed back to the caller
+  Fs ready_fs = -1;
+  Fs start_fs = -1;
+  Fs end_fs = -1;
+  Fs waited_fs = 0;              // compute: time between ready and start during which the endpoint served others
+  Fs stalled_fs = 0;             // compute: waits for tiles after the start
+  std::int64_t used_bytes = 0;   // fetch: bytes taken over from a prefetch; prefetch: bytes a demand took over
+  std::int64_t moved_bytes = 0;  // fetch: bytes that arrived over the network
+  std::int32_t first_successor = -1;
+  std::int32_t reserved = 0;
+};
+
+struct Decision {
+  std::int64_t task = -1;
+  std::int64_t key = -1;
+  Fs time = 0;
+};
+
+class TaskGraph final : public Node {
+ public:
+  // Adds tasks that take effect at `effective` (>= now). after[k] -> before[k] (indices into `tasks`, or global ids of
+  // earlier tasks as -2 - id; finished ones count as satisfied). Returns the global id of tasks[0].
+  // Throws std::invalid_argument on an index out of range or an effective time in the past.
+  std::int64_t submit(std::span<const Task> tasks, std::span<const std::int64_t> before,
+                      std::span<const std::int64_t> after, Fs effective, Fs now);
+
+  [[nodiscard]] Task& task(std::int64_t id) { return tasks_[static_cast<std::size_t>(id - first_)]; }
+  [[nodiscard]] const Task& task(std::int64_t id) const { return tasks_[static_cast<std::size_t>(id - first_)]; }
+  [[nodiscard]] std::int64_t unfinished() const { return unfinished_; }
+  // Tasks that are neither finished nor an unclaimed prefetch: what a run waits for.
+  [[nodiscard]] std::int64_t demanded() const { return demanded_; }
+  [[nodiscard]] std::vector<Decision>& decisions() { return decisions_; }
+
+  // Moves the finished tasks' records out, in order of task id.
+  struct Record {
+    std::int64_t id;
+    Task task;
+  };
+  [[nodiscard]] std::vector<Record> take_records();
+
+  // The node that a network task goes to.
+  void set_network(std::int32_t node) { network_ = node; }
+
+  [[nodiscard]] Fs next_event() const override { return inbox_.next(); }
+  void evaluate(Fs t) override;
+  void visit(Visitor& v) override;
+  [[nodiscard]] Fs visible_at(Fs committed) const override { return committed; }
+  [[nodiscard]] std::string waiting_for() const override;
+
+ private:
+  struct Edge {
+    std::int64_t successor;
+    std::int32_t next;
+    std::int32_t reserved;
+  };
+  void ready(std::int64_t id, Fs t);
+  void finish(std::int64_t id, Fs t);
+  void compact();
+
+  std::int32_t network_ = -1;
+  std::int64_t first_ = 0;  // global id of tasks_[0]
+  std::vector<Task> tasks_;
+  std::vector<Edge> edges_;
+  std::int32_t free_edge_ = -1;
+  std::int64_t unfinished_ = 0;
+  std::int64_t demanded_ = 0;
+  std::int64_t unreported_ = 0;
+  std::vector<std::int64_t> finished_;  // ids finished since the last take_records
+  std::vector<Decision> decisions_;
+};
+
+}  // namespace cosim::sim
