@@ -1,8 +1,5 @@
 """cosim: the cycle-level judge of mixture-of-experts hardware ideas."""
 
-from importlib.metadata import PackageNotFoundError, version
+from cosim._core import __version__
 
-try:
-    __version__ = version("cosim-moe")
-except PackageNotFoundError:  # a bare checkout on the path
-    __version__ = "0+unknown"
+__all__ = ["__version__"]

@@ -3,6 +3,7 @@
 
 PYBIND11_MODULE(_core, m, pybind11::mod_gil_not_used()) {
   m.doc() = "C++ core of cosim: network, memory and engine; used through the Python package.";
+  m.attr("__version__") = COSIM_VERSION;
   cosim::bindings::register_sim(m);
   cosim::bindings::register_noc(m);
   cosim::bindings::register_mem(m);
