@@ -1,0 +1,347 @@
+"""The result of a run on the terminal: verdict first, then latency, traffic, and the claims one by one.
+
+On a terminal the tables are drawn by rich; into a file or pipe the same cells go as aligned plain text without control
+codes.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TextIO
+
+import pandas as pd
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from cosim.report import verdicts
+from cosim.report.contents import ALL_POLICIES, RunContents
+from cosim.report.vocabulary import (
+    BALANCE,
+    BYTES_PREFIX,
+    ENERGY,
+    ERROR,
+    LATENCY,
+    METRICS,
+    PERCENTILES,
+    RANK_AGREEMENT,
+    REPLICA_FACTOR,
+    Scale,
+    count,
+    digits,
+    percent,
+    quantity,
+    scale_for,
+    units_needed,
+)
+
+TOO_SMALL = "n too small"
+ABSENT = "–"
+
+_VERDICT_WIDTH = 16
+_STYLES = {"confirmed": "green", "refuted": "bold red", "inconclusive": "yellow", "not testable": "dim"}
+
+
+@dataclass(frozen=True)
+class TextTable:
+    """Cells of one table; the first `left` columns are labels, all others are numbers and align right."""
+
+    title: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    notes: tuple[str, ...] = ()
+    left: int = 2
+
+
+def _value(contents: RunContents, policy: str, rung: str, metric: str) -> pd.Series | None:
+    return contents.metric(policy, rung, metric)
+
+
+def cell(row: pd.Series | None, scale: Scale | None = None, interval: bool = False) -> str:
+    """One metric as a table cell: `–` where it was not measured, `n too small` where a percentile needs more units."""
+    if row is None:
+        return ABSENT
+    value = float(row["value"])
+    if math.isnan(value):
+        return TOO_SMALL if row["metric"] in PERCENTILES else ABSENT
+    scale = scale or Scale(str(row["unit"]), 1.0)
+    text = digits(scale(value))
+    low, high = float(row["ci_low"]), float(row["ci_high"])
+    if interval and not math.isnan(low) and not math.isnan(high):
+        text += f" [{digits(scale(low))}, {digits(scale(high))}]"
+    return text
+
+
+def _pairs(contents: RunContents) -> list[tuple[str, str]]:
+    present = set(zip(contents.metrics["policy"], contents.metrics["rung"], strict=True))
+    return [(p, r) for p in contents.info.policies for r in contents.rungs if (p, r) in present]
+
+
+def _column(contents: RunContents, metrics: Sequence[str]) -> tuple[str, list[float]]:
+    rows = contents.metrics[contents.metrics["metric"].isin(metrics)]
+    units = sorted(set(rows["unit"]))
+    if len(units) > 1:
+        raise ValueError(f"metrics {', '.join(metrics)}: expected one unit, got {', '.join(units)}")
+    return (units[0] if units else METRICS[metrics[0]].unit), [float(v) for v in rows["value"]]
+
+
+def latency_table(contents: RunContents) -> TextTable:
+    """Mean with its interval, percentiles and the error against flit, one row per policy and rung."""
+    names = [LATENCY, *PERCENTILES]
+    unit, values = _column(contents, names)
+    scale = scale_for(values, unit)
+    header = (
+        "policy",
+        "rung",
+        f"mean [95 % CI] {scale.unit}",
+        *(f"{METRICS[name].label} {scale.unit}" for name in PERCENTILES),
+        "vs flit",
+        "units",
+    )
+    rows = []
+    small: set[str] = set()
+    for policy, rung in _pairs(contents):
+        mean = _value(contents, policy, rung, LATENCY)
+        tail = []
+        for name in PERCENTILES:
+            row = _value(contents, policy, rung, name)
+            text = cell(row, scale)
+            if text == TOO_SMALL:
+                small.add(name)
+            tail.append(text)
+        error = _value(contents, policy, rung, ERROR)
+        against = ABSENT if error is None else percent(float(error["value"]), signed=True)
+        n = ABSENT if mean is None else f"{int(mean['n']):,}"
+        rows.append((policy, rung, cell(mean, scale, interval=True), *tail, against, n))
+    notes = [f"layer latency: {METRICS[LATENCY].definition}; scope {contents.info.scope}"]
+    if any(row[-2] != ABSENT for row in rows):
+        notes.append(f"vs flit: {METRICS[ERROR].definition}")
+    for name in PERCENTILES:
+        if name in small:
+            needed = units_needed(PERCENTILES[name])
+            notes.append(f"{METRICS[name].label}: {TOO_SMALL}, it needs n ≥ {needed:,} units")
+    return TextTable("Layer latency", header, tuple(rows), tuple(notes))
+
+
+def traffic_table(contents: RunContents) -> TextTable | None:
+    """Bytes by message class, balance, replica factor and energy; None where the run measured none of them."""
+    present = set(contents.metrics["metric"])
+    classes = sorted(name for name in present if name.startswith(BYTES_PREFIX))
+    others = [name for name in (BALANCE, REPLICA_FACTOR, ENERGY) if name in present]
+    if not classes and not others:
+        return None
+    unit, values = _column(contents, classes) if classes else ("B", [])
+    scale = scale_for(values, unit)
+    energy_unit, energies = _column(contents, [ENERGY]) if ENERGY in present else ("J", [])
+    energy_scale = scale_for(energies, energy_unit)
+    header = (
+        "policy",
+        "rung",
+        *(f"{name.removeprefix(BYTES_PREFIX)} {scale.unit}" for name in classes),
+        *(f"{METRICS[name].label} {energy_scale.unit}" if name == ENERGY else METRICS[name].label for name in others),
+    )
+    rows = []
+    for policy, rung in _pairs(contents):
+        cells = [cell(_value(contents, policy, rung, name), scale) for name in classes]
+        cells += [
+            cell(_value(contents, policy, rung, name), energy_scale if name == ENERGY else None) for name in others
+        ]
+        if any(text != ABSENT for text in cells):
+            rows.append((policy, rung, *cells))
+    notes = []
+    if BALANCE in others:
+        notes.append(f"balance: {contents.info.balance_definition}")
+    notes += [
+        f"{METRICS[name].label}: {METRICS[name].definition}" for name in (REPLICA_FACTOR, ENERGY) if name in others
+    ]
+    return TextTable("Traffic, balance and energy", header, tuple(rows), tuple(notes))
+
+
+def rank_table(contents: RunContents) -> TextTable | None:
+    """How well each rung orders the policies as flit does; None where the run did not compare them."""
+    rows = []
+    for rung in contents.rungs:
+        row = _value(contents, ALL_POLICIES, rung, RANK_AGREEMENT)
+        if row is not None:
+            rows.append((rung, cell(row), f"{int(row['n'])}"))
+    if not rows:
+        return None
+    return TextTable(
+        "Rank agreement of the policies with flit",
+        ("rung", "tau-b", "policies"),
+        tuple(rows),
+        (METRICS[RANK_AGREEMENT].definition,),
+        left=1,
+    )
+
+
+def other_table(contents: RunContents) -> TextTable | None:
+    """Every metric that has no column above, under its own name; None where there is none."""
+    placed = {LATENCY, *PERCENTILES, ERROR, BALANCE, REPLICA_FACTOR, ENERGY, RANK_AGREEMENT}
+    rest = contents.metrics[
+        ~contents.metrics["metric"].isin(placed) & ~contents.metrics["metric"].str.startswith(BYTES_PREFIX)
+    ]
+    if rest.empty:
+        return None
+    rows = []
+    for record in rest.to_dict("records"):
+        value = float(record["value"])
+        low, high = float(record["ci_low"]), float(record["ci_high"])
+        span = "" if math.isnan(low) or math.isnan(high) else f" [{digits(low)}, {digits(high)}]"
+        rows.append(
+            (
+                record["metric"],
+                record["policy"],
+                record["rung"],
+                digits(value) + span,
+                record["unit"],
+                f"{record['n']:,}",
+            )
+        )
+    return TextTable("Further metrics", ("metric", "policy", "rung", "value", "unit", "n"), tuple(rows), left=3)
+
+
+def claim_lines(claim: Mapping[str, Any]) -> tuple[str, str, list[str]]:
+    """A claim as its verdict, its title, and the lines below: statement, published and measured, reason."""
+    unit, kind = str(claim["unit"]), str(claim["kind"])
+    found = "; ".join(f"{m.rung} {m.text(unit, kind)}" for m in verdicts.measured(claim)) or "nothing"
+    verdict = str(claim["verdict"])
+    lines = [
+        f"{claim['statement']} ({claim['source']})",
+        f"published {verdicts.published_text(claim)}; measured {found}",
+        str(claim["reason"]),
+    ]
+    if claim["needs"]:
+        lines.append("needs " + ", ".join(map(str, claim["needs"])))
+    return (
+        f"{verdicts.MARKS[verdict]} {verdicts.WORDS[verdict]}",
+        f"{claim['id']} ({kind}, scope {claim['scope']})",
+        lines,
+    )
+
+
+def figures_line(contents: RunContents) -> list[str]:
+    """What each rung simulated, one line per rung."""
+    lines = []
+    for rung in contents.rungs:
+        shown = [
+            f"{figure.name} {count(figure.value) if figure.unit == '1' else quantity(figure.value, figure.unit)}"
+            for figure in contents.info.figures
+            if figure.rung == rung
+        ]
+        if shown:
+            lines.append(f"{rung}: {', '.join(shown)}")
+    return lines
+
+
+def all_tables(contents: RunContents) -> list[TextTable]:
+    """The tables of a run in the order in which they are read."""
+    made = (
+        latency_table(contents),
+        traffic_table(contents),
+        rank_table(contents),
+        other_table(contents),
+    )
+    return [table for table in made if table is not None]
+
+
+def _context(contents: RunContents) -> list[str]:
+    info = contents.info
+    lines = [
+        f"{info.name}: {info.description}" if info.description else info.name,
+        f"model {info.model}; trace {info.trace_name} ({info.trace}); "
+        f"profile {info.profile}, evaluate {info.evaluate}; "
+        f"scope {info.scope}; seeds {', '.join(map(str, info.seeds))}; sampling {info.sampling}",
+    ]
+    if info.assumed:
+        lines.append("assumed: " + ", ".join(f"{key} = {value}" for key, value in info.assumed.items()))
+    return lines
+
+
+def print_report(contents: RunContents, stream: TextIO | None = None) -> None:
+    """Prints a run to `stream`, standard output by default."""
+    stream = stream if stream is not None else sys.stdout
+    if stream.isatty():
+        _print_rich(contents, Console(file=stream))
+    else:
+        stream.write(plain_report(contents))
+
+
+def plain_report(contents: RunContents) -> str:
+    """A run as aligned plain text without control codes."""
+    parts = ["\n".join(_context(contents))]
+    parts += [plain_table(table) for table in all_tables(contents)]
+    parts += ["Simulated\n" + "\n".join(f"  {line}" for line in lines) for lines in [figures_line(contents)] if lines]
+    if contents.claims:
+        block = ["Claims (measured with 95 % intervals)"]
+        for claim in contents.claims:
+            verdict, title, lines = claim_lines(claim)
+            block.append(f"{verdict:<{_VERDICT_WIDTH}}{title}")
+            block += [" " * _VERDICT_WIDTH + line for line in lines]
+        parts.append("\n".join(block))
+    parts += [f"Warning: {text}" for text in contents.info.warnings]
+    parts.append(verdicts.headline(contents.claims, contents.top_rung) + ".")
+    return "\n\n".join(parts) + "\n"
+
+
+def plain_table(table: TextTable) -> str:
+    """A table as aligned plain text, its notes below."""
+    widths = [max(len(row[i]) for row in (table.header, *table.rows)) for i in range(len(table.header))]
+
+    def line(cells: tuple[str, ...]) -> str:
+        placed = [
+            text.ljust(width) if i < table.left else text.rjust(width)
+            for i, (text, width) in enumerate(zip(cells, widths, strict=True))
+        ]
+        return "  ".join(placed).rstrip()
+
+    body = [table.title, line(table.header), line(tuple("-" * width for width in widths))]
+    body += [line(row) for row in table.rows]
+    body += [f"  {note}" for note in table.notes]
+    return "\n".join(body)
+
+
+def _print_rich(contents: RunContents, console: Console) -> None:
+    context = _context(contents)
+    console.print(Text(context[0], style="bold"))
+    for line in context[1:]:
+        console.print(Text(line, style="dim"))
+    for table in all_tables(contents):
+        drawn = Table(title=table.title, title_justify="left", title_style="bold", header_style="bold")
+        for i, name in enumerate(table.header):
+            drawn.add_column(name, justify="left" if i < table.left else "right", overflow="fold")
+        for i, row in enumerate(table.rows):
+            last = i + 1 == len(table.rows) or table.rows[i + 1][0] != row[0]
+            drawn.add_row(*(Text(text) for text in row), end_section=last and table.left > 1)
+        console.print()
+        console.print(drawn)
+        for note in table.notes:
+            console.print(Text(f"  {note}", style="dim"))
+    lines = figures_line(contents)
+    if lines:
+        console.print()
+        console.print(Text("Simulated", style="bold"))
+        for line in lines:
+            console.print(Text(f"  {line}"))
+    if contents.claims:
+        console.print()
+        console.print(_claims_grid(contents))
+    for text in contents.info.warnings:
+        console.print(Text(f"Warning: {text}", style="yellow"))
+    console.print()
+    console.print(Text(verdicts.headline(contents.claims, contents.top_rung) + ".", style="bold"))
+
+
+def _claims_grid(contents: RunContents) -> Table:
+    grid = Table(title="Claims (measured with 95 % intervals)", title_justify="left", title_style="bold")
+    grid.add_column("verdict", no_wrap=True)
+    grid.add_column("claim", overflow="fold")
+    for claim in contents.claims:
+        verdict, title, lines = claim_lines(claim)
+        body = Text(title, style="bold")
+        body.append("\n" + "\n".join(lines), style="not bold")
+        grid.add_row(Text(verdict, style=_STYLES[verdict[2:]]), body, end_section=True)
+    return grid

@@ -1,0 +1,156 @@
+"""Claims in words: counts, headline and what each rung measured, as judged elsewhere and only shown here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cosim.report.contents import RUNG_ORDER, VERDICTS
+from cosim.report.vocabulary import digits
+
+MARKS = {"confirmed": "✓", "refuted": "✗", "inconclusive": "?", "not_testable": "–"}
+WORDS = {
+    "confirmed": "confirmed",
+    "refuted": "refuted",
+    "inconclusive": "inconclusive",
+    "not_testable": "not testable",
+}
+
+
+def counts(claims: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """How many claims have each verdict, in the order of `VERDICTS`."""
+    return {verdict: sum(1 for claim in claims if claim["verdict"] == verdict) for verdict in VERDICTS}
+
+
+def headline(claims: Sequence[Mapping[str, Any]], rung: str) -> str:
+    """The outcome of all claims in one sentence, refutations first."""
+    if not claims:
+        return "No claims were put to this run"
+    found = counts(claims)
+    testable = len(claims) - found["not_testable"]
+    if testable == 0:
+        return f"None of the {len(claims)} claims can be tested by this run"
+    noun = "claim" if testable == 1 else "claims"
+    subject = "The one testable claim is" if testable == 1 else f"All {testable} testable claims are"
+    for verdict in ("refuted", "confirmed", "inconclusive"):
+        if found[verdict] == testable:
+            return f"{subject} {verdict} at {rung}"
+    parts = [f"{found[v]} {WORDS[v]}" for v in ("refuted", "confirmed", "inconclusive") if found[v]]
+    return f"Of {testable} testable {noun}: {', '.join(parts)} at {rung}"
+
+
+def judged_rung(claim: Mapping[str, Any]) -> str | None:
+    """The highest rung that measured the claim, the one its verdict was taken at; None where none did."""
+    measured = [r for r in RUNG_ORDER if _has_value(claim["rungs"].get(r))]
+    return measured[-1] if measured else None
+
+
+def _has_value(entry: object) -> bool:
+    return isinstance(entry, Mapping) and isinstance(entry.get("value"), (int, float))
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What one rung says about a claim; the bounds are None where the rung gives a bare value (a formula)."""
+
+    rung: str
+    value: float
+    low: float | None
+    high: float | None
+    n: int | None
+
+    def text(self, unit: str, kind: str) -> str:
+        """`0.41 [0.38, 0.44] GB/s` in the claim's own unit."""
+        if kind in ("order", "trend"):
+            return f"P = {digits(self.value, 3)}"
+        shown = digits(self.value, 3)
+        if self.low is not None and self.high is not None:
+            shown += f" [{digits(self.low, 3)}, {digits(self.high, 3)}]"
+        return shown + unit_suffix(unit)
+
+
+def measured(claim: Mapping[str, Any]) -> list[Measured]:
+    """The rungs that measured the claim, lowest first."""
+    out = []
+    for rung in RUNG_ORDER:
+        entry = claim["rungs"].get(rung)
+        if not isinstance(entry, Mapping) or not _has_value(entry):
+            continue
+        low, high = entry.get("ci_low"), entry.get("ci_high")
+        n = entry.get("n")
+        out.append(
+            Measured(
+                rung,
+                float(entry["value"]),
+                None if low is None else float(low),
+                None if high is None else float(high),
+                None if n is None else int(n),
+            )
+        )
+    return out
+
+
+def unit_suffix(unit: str) -> str:
+    """The unit as it follows a number; nothing for plain numbers, ranks and signs."""
+    if unit in ("", "1", "ratio", "rank", "sign"):
+        return ""
+    return " ×" if unit == "x" else f" {unit}"
+
+
+def stated(value: float) -> str:
+    """A number as its source prints it: no digits added."""
+    return f"{value:.12g}".replace("-", "−")
+
+
+def tolerance_band(claim: Mapping[str, Any]) -> tuple[float, float] | None:
+    """The interval a value or ratio must lie in to be confirmed; None for orders, trends and words."""
+    published, tolerance = claim["published"], claim["tolerance"]
+    if not isinstance(published, (int, float)) or isinstance(published, bool):
+        return None
+    if isinstance(tolerance, Mapping):
+        relative = tolerance.get("relative")
+        absolute = tolerance.get("absolute")
+        if isinstance(absolute, (int, float)):
+            return published - absolute, published + absolute
+        tolerance = relative
+    if not isinstance(tolerance, (int, float)):
+        return None
+    margin = abs(published) * tolerance
+    return published - margin, published + margin
+
+
+def published_text(claim: Mapping[str, Any]) -> str:
+    """What the source states, with the tolerance it is judged by."""
+    published, unit = claim["published"], unit_suffix(str(claim["unit"]))
+    if published is None:
+        return "stated in words"
+    if isinstance(published, (int, float)) and not isinstance(published, bool):
+        tolerance = claim["tolerance"]
+        if isinstance(tolerance, Mapping) and isinstance(tolerance.get("absolute"), (int, float)):
+            return f"{stated(published)} ± {stated(tolerance['absolute'])}{unit}"
+        relative = tolerance.get("relative") if isinstance(tolerance, Mapping) else tolerance
+        if isinstance(relative, (int, float)):
+            return f"{stated(published)}{unit} ± {stated(relative * 100)} %"
+        return f"{stated(published)}{unit}"
+    if isinstance(published, Mapping):
+        return _mapping_text(published, unit)
+    if isinstance(published, Sequence) and not isinstance(published, str):
+        return " < ".join(map(str, published))
+    return str(published)
+
+
+def _mapping_text(published: Mapping[str, Any], unit: str) -> str:
+    if "lowest_first" in published:
+        return " < ".join(map(str, published["lowest_first"]))
+    if "highest_first" in published:
+        return " > ".join(map(str, published["highest_first"]))
+    if "expect" in published:
+        span = f" from {published['from']} to {published['to']}" if "from" in published and "to" in published else ""
+        return f"{published['expect']} over {published.get('x', 'x')}{span}"
+    words = {"at_most": "at most", "at_least": "at least", "min": "from", "max": "to"}
+    parts = []
+    for key, value in published.items():
+        text = stated(value) if isinstance(value, (int, float)) else str(value)
+        parts.append(f"{words.get(key, key)} {text}")
+    return " ".join(parts) + unit
