@@ -1,0 +1,317 @@
+// Flit-level network of input-queued virtual-channel routers with credits, exact to the cycle.
+//
+// Cycle model (the terms of BookSim2): a head that arrives at t is routed in [t, t + R), takes part in VC allocation
+// from t + R, in switch allocation V cycles after it won, and leaves S - 1 + X cycles after it won the switch; over a
+// link of latency L it arrives L + 1 cycles after it was sent. Allocation is iSLIP with one iteration. A slot freed at
+// t may be used by the upstream router's switch allocation at t + L + 1 + credit_delay.
+//
+// How it is fast: a slot of a VC ring holds either a flit or the cycle from which the upstream side may use it, so
+// there are no credit counters and no credit events; the winner of a switch allocation is written into the downstream
+// slot at once and only its arrival is an event. All VC states are bits of 64-bit masks; routers without work are never
+// visited. Every effect on another router is at least two cycles away, so one pass in any router order is exact.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "noc/spec.hpp"
+#include "sim/faults.hpp"
+#include "sim/visit.hpp"
+
+namespace cosim::noc {
+
+inline constexpr std::int64_t kNoEvent = std::numeric_limits<std::int64_t>::max();
+
+struct PacketIn {
+  std::int64_t create_cycle = 0;
+  std::int32_t source = 0;  // terminal
+  std::int32_t dest = 0;    // terminal
+  std::int32_t size_flits = 1;
+  std::int32_t message_class = 0;
+  std::uint64_t tag = 0;  // handed back with the arrival and the departure
+};
+
+// A packet whose tail has won its last switch; `cycle` may lie a few cycles ahead (see step).
+struct Arrival {
+  std::uint64_t tag = 0;
+  std::int64_t cycle = 0;         // the node has read the tail
+  std::int64_t create_cycle = 0;  //
+  std::int64_t inject_cycle = 0;  // the head left the source
+  std::int64_t flit_latency_sum_cycles = 0;
+  std::int32_t source = 0;
+  std::int32_t dest = 0;
+  std::int32_t size_flits = 0;
+  std::int32_t message_class = 0;
+  std::int32_t hops = 0;         // routers visited
+  std::int32_t link_cycles = 0;  // of all links between routers on its way
+};
+
+// The tail of a packet has left its source at `cycle`: the source's buffer is free.
+struct Departure {
+  std::uint64_t tag = 0;
+  std::int64_t cycle = 0;
+};
+
+// The terms of a packet's latency; their sum is cycle - create_cycle.
+struct LatencyTerms {
+  std::int64_t source_queueing_cycles = 0;
+  std::int64_t router_cycles = 0;         // hops x pipeline depth
+  std::int64_t link_cycles = 0;           // links, injection and ejection channels, and the final read
+  std::int64_t serialisation_cycles = 0;  // size - 1
+  std::int64_t contention_cycles = 0;     // waiting for VCs, switches and credits
+};
+
+// Counters of one output VC of one router.
+struct OutputCounters {
+  std::int64_t flits = 0;        // that won the switch towards it
+  std::int64_t no_credit = 0;    // cycles a flit waited for a slot downstream
+  std::int64_t lost_switch = 0;  // cycles a flit with a credit lost switch allocation
+  std::int64_t busy_vc = 0;      // cycles a head waited with every VC it may use owned
+  std::int64_t lost_vc = 0;      // cycles a head lost VC allocation
+};
+
+class FlitNetwork {
+ public:
+  // Throws std::invalid_argument with every problem of `spec`.
+  explicit FlitNetwork(const NetworkSpec& spec);
+
+  // Queues a packet at its source; create_cycle must be later than the last step. Packets of one source and class are
+  // a FIFO in the order of the calls. Throws std::invalid_argument for what does not exist.
+  void offer(const PacketIn& packet);
+
+  // The first cycle at which step() changes anything; kNoEvent when nothing will happen without an offer. With flits
+  // in flight or packets queued, kNoEvent means deadlock.
+  [[nodiscard]] std::int64_t next_event() const;
+
+  // Advances to `cycle`, which is later than the last step and no later than next_event(). Arrivals are booked when the
+  // tail wins its last switch, arrival_lead_cycles() before their cycle.
+  void step(std::int64_t cycle);
+
+  // Booked since the owner last cleared them, in an order that depends on nothing but the offers.
+  [[nodiscard]] std::vector<Arrival>& arrivals() { return arrivals_; }
+  [[nodiscard]] std::vector<Departure>& departures() { return departures_; }
+
+  [[nodiscard]] std::int64_t last_cycle() const { return cycle_; }
+  [[nodiscard]] std::int64_t flits_in_flight() const { return injected_flits_ - ejected_flits_; }
+  [[nodiscard]] std::int64_t packets_queued() const { return queued_packets_; }  // not wholly injected
+  [[nodiscard]] bool idle() const { return flits_in_flight() == 0 && queued_packets_ == 0; }
+  [[nodiscard]] std::int64_t arrival_lead_cycles() const { return traversal_ + kTerminalLinkLatency + 1; }
+  [[nodiscard]] LatencyTerms terms(const Arrival& arrival) const;
+
+  // Removes packets whose head has not left its source; returns how many.
+  std::int64_t cancel_queued();
+
+  // Counts flits sent by sources and read by nodes in [begin, end) apart, from now on.
+  void count_window(std::int64_t begin, std::int64_t end);
+  [[nodiscard]] const std::vector<std::int64_t>& window_injected() const { return window_injected_; }  // per terminal
+  [[nodiscard]] const std::vector<std::int64_t>& window_ejected() const { return window_ejected_; }
+
+  [[nodiscard]] std::int64_t flit_hops() const;  // flits that left a router, ejection included
+  [[nodiscard]] OutputCounters counters(std::int32_t router, std::int32_t port, std::int32_t vc) const;
+  [[nodiscard]] std::int64_t injected_to(std::int32_t terminal) const;  // flits
+  [[nodiscard]] std::int64_t ejected_at(std::int32_t terminal) const;   // flits
+
+  // The first broken conservation law in words, empty when all hold: flits in buffers and on links = injected -
+  // ejected; when idle also injected = ejected per destination, every slot free again and every output VC released.
+  [[nodiscard]] std::string verify_conservation() const;
+
+  // Who waits for whom, as text: the cycle of routers, VCs and credits when there is one, else the longest chain found.
+  [[nodiscard]] std::string wait_for_cycle() const;
+
+  // Bytes of the simulator's own arrays.
+  [[nodiscard]] std::size_t core_bytes() const;
+
+  // Shows all state; stamps inside become relative to the last step first, so that equal futures look equal.
+  void visit(sim::Visitor& v);
+
+  [[nodiscard]] const NetworkSpec& spec() const { return spec_; }
+
+ private:
+  // Input VCs are numbered router << vc_shift_ | port * num_vcs + vc; output VCs alike; ports router << port_shift_ |
+  // p.
+  struct Router {
+    std::uint64_t va = 0;              // in VC allocation
+    std::uint64_t va_joining[2] = {};  // from cycles of this parity
+    std::uint64_t sa = 0;              // a flit and, as far as is known, a credit
+    std::uint64_t sa_joining = 0;      // VC allocation won in this cycle
+    std::uint64_t blocked = 0;         // a flit without a credit
+    std::uint64_t parked = 0;          // a head whose VCs are all owned
+  };
+  struct InputVc {
+    std::uint32_t front = 0;        // slot of the oldest flit
+    std::uint32_t vcs = 0;          // output VCs this route may use
+    std::uint16_t visible = 0;      // flits that have arrived
+    std::uint8_t output = kNoPort;  // of the packet at the front, kNoPort when idle
+    std::uint8_t output_vc = 0;     // port * num_vcs + vc, once allocated
+    std::uint8_t accept = 0;        // iSLIP accept pointer of VC allocation
+    std::uint8_t port = 0;
+    std::uint8_t vc = 0;
+  };
+  struct OutputVc {
+    std::uint32_t write = 0;  // next slot downstream (at a terminal: of its ejection ring)
+    std::uint32_t down = 0;   // input VC downstream
+    std::uint8_t owner = 0;   // input VC bit
+    std::uint8_t grant = 0;   // iSLIP grant pointer of VC allocation
+  };
+  struct Port {
+    std::uint64_t to = 0;              // input VCs routed to this output
+    std::uint32_t free_vcs = 0;        // output VCs without an owner
+    std::uint32_t arrive = 0;          // cycles from winning the switch to arrival downstream
+    std::uint32_t credit = 0;          // cycles from freeing a slot of this input to its use upstream
+    std::uint32_t up = 0;              // first output VC upstream, or terminal
+    std::uint32_t gap = 0;             // ring size - buffer depth, of the output's rings
+    std::uint32_t terminal = kNoLink;  // ejecting to
+    std::uint32_t latency = 0;         // of the link into this input
+    std::uint8_t sa_grant = 0;
+    std::uint8_t sa_accept = 0;
+    std::uint8_t sa_vc = 0;   // round robin over the input's VCs
+    std::uint8_t source = 0;  // 1: fed by a terminal
+  };
+  struct Packet {
+    std::int64_t create = 0;
+    std::int64_t inject = 0;
+    std::uint64_t tag = 0;
+    std::int64_t flit_sum = 0;
+    std::int32_t source = 0;
+    std::int32_t dest = 0;
+    std::int32_t size = 0;
+    std::uint32_t next = 0;  // in the source's FIFO or the free list
+    std::int32_t links = 0;
+    std::uint16_t hops = 0;
+    std::uint8_t message_class = 0;
+    std::uint8_t unused = 0;
+  };
+  struct SourceQueue {
+    std::uint32_t first = kNoPacket;
+    std::uint32_t last = kNoPacket;
+    std::uint32_t left = 0;  // flits of `first` still to send; 0 before its head has left
+    std::uint8_t vc = 0;
+    std::uint8_t after = 0;  // VC to try first
+    std::uint8_t unused[2] = {};
+  };
+  struct Terminal {
+    std::uint32_t input = 0;  // first input VC of its injection port
+    std::uint32_t gap = 0;
+    std::uint32_t turn = 0;  // class to try first among equals
+    std::uint32_t unused = 0;
+    std::int64_t armed = kNoEvent;  // cycle of the earliest scheduled wake for a packet's creation
+  };
+  struct WheelSlot {
+    std::vector<std::uint32_t> arrivals;  // input VCs
+    std::vector<std::uint32_t> wakes;     // kind << 29 | index
+  };
+  struct FutureSource {
+    std::int64_t cycle = 0;
+    std::uint32_t terminal = 0;
+    std::uint32_t unused = 0;
+    friend bool operator>(const FutureSource& a, const FutureSource& b) {
+      return a.cycle != b.cycle ? a.cycle > b.cycle : a.terminal > b.terminal;
+    }
+  };
+
+  static constexpr std::uint8_t kNoPort = 255;
+  static constexpr std::uint32_t kNoLink = ~0U;
+  static constexpr std::uint32_t kNoPacket = ~0U;
+  static constexpr std::uint32_t kFlit = 1U << 31U;
+  static constexpr std::uint32_t kTail = 1U << 30U;
+  static constexpr std::uint32_t kWaiter = 1U << 29U;  // somebody upstream waits for this slot
+  static constexpr std::uint32_t kPacketMask = kWaiter - 1;
+  static constexpr std::uint32_t kNeverFree = kFlit - 1;  // a credit lost by a fault point
+  static constexpr std::uint32_t kRebaseAfter = 1U << 30U;
+  static constexpr std::uint32_t kIndexMask = (1U << 29U) - 1;
+  enum Wake : std::uint32_t { kCredit = 0, kTerminal = 1, kJoinVa = 2, kJoinSa = 3 };
+
+  void build(const NetworkSpec& spec);
+  [[nodiscard]] std::uint32_t advance(std::uint32_t slot) const;
+  [[nodiscard]] std::uint32_t credit_slot(std::uint32_t write, std::uint32_t gap) const;
+  void wake_at(std::uint32_t when, Wake kind, std::uint32_t index);
+  void activate(std::uint32_t router);
+  void run_wakes(std::uint32_t now);
+  void run_arrivals(std::uint32_t now);
+  void route_head(std::uint32_t input, InputVc& vc, std::uint32_t join);
+  void run_sources(std::uint32_t now);
+  bool send_from(std::uint32_t terminal, std::uint32_t now);
+  void send_flit(std::uint32_t terminal, SourceQueue& queue, std::uint32_t now);
+  [[nodiscard]] bool choose_vc(std::uint32_t terminal, std::uint32_t message_class, std::uint32_t now);
+  void arm(std::uint32_t terminal, std::uint32_t now);
+  void schedule_source(std::uint32_t terminal, std::int64_t cycle);
+  void watch_slot(std::uint32_t slot, std::uint32_t now, Wake kind, std::uint32_t index);
+  void allocate_vcs(std::uint32_t router, std::uint32_t now);
+  void allocate_contended(std::uint32_t router, std::uint64_t requests, std::uint32_t output, std::uint32_t now);
+  void park(std::uint32_t router, std::uint32_t bit, std::uint32_t now);
+  void grant_vc(std::uint32_t router, std::uint32_t bit, std::uint32_t resource, std::uint32_t now);
+  void allocate_switch(std::uint32_t router, std::uint32_t now);
+  void allocate_switch_contended(std::uint32_t router, std::uint64_t requests, std::uint32_t now);
+  void win_switch(std::uint32_t router, std::uint32_t bit, std::uint32_t now);
+  void eject(const Port& port, std::uint32_t word, std::uint32_t sent);
+  [[nodiscard]] std::uint32_t batched_send(std::uint32_t router, std::uint32_t output, std::uint32_t now);
+  void rebase(std::int64_t next_base);
+  [[nodiscard]] std::string name_of_input(std::uint32_t input) const;
+
+  NetworkSpec spec_;
+  std::uint32_t vc_shift_ = 0;
+  std::uint32_t port_shift_ = 0;
+  std::uint32_t num_vcs_ = 0;
+  std::uint32_t ring_mask_ = 0;
+  std::uint32_t wheel_mask_ = 0;
+  std::uint32_t traversal_ = 0;  // S - 1 + X
+  std::uint32_t va_delay_ = 0;   // R
+  std::uint32_t sa_delay_ = 0;   // V
+  std::uint32_t ejection_reuse_ = 0;
+  bool any_gap_ = false;
+  bool batched_ = false;
+  sim::Fault fault_ = sim::Fault::none;
+
+  std::vector<std::uint32_t> rings_;
+  std::vector<Router> routers_;
+  std::vector<Port> ports_;
+  std::vector<InputVc> inputs_;
+  std::vector<OutputVc> outputs_;
+  std::vector<std::uint32_t> since_;  // per input VC: start of the present wait
+  std::vector<std::uint16_t> routes_;
+  std::vector<std::uint32_t> vc_sets_;
+  std::vector<std::uint64_t> active_;  // routers, a bit each
+  std::vector<WheelSlot> wheel_;
+
+  std::vector<Packet> packets_;
+  std::uint32_t free_packet_ = kNoPacket;
+  std::vector<Terminal> terminals_;
+  std::vector<SourceQueue> queues_;          // [terminal * classes + class]
+  std::vector<std::uint32_t> source_write_;  // [terminal * num_vcs + vc]
+  std::vector<std::uint64_t> active_sources_;
+  std::vector<FutureSource> future_sources_;  // binary heap, earliest first
+  std::vector<std::uint32_t> class_masks_;
+  std::vector<std::uint32_t> class_order_;   // by priority, largest first
+  std::vector<std::uint32_t> class_groups_;  // first position of each group of equal priority, and the end
+  std::uint32_t num_classes_ = 1;
+
+  // BookSim2's switch traversal: the batch in progress per router, the last send per output
+  std::vector<std::uint32_t> batch_start_;
+  std::vector<std::uint32_t> batch_end_;
+  std::vector<std::uint32_t> last_send_;
+
+  std::int64_t base_ = 0;    // cycle of stamp 0
+  std::int64_t cycle_ = -1;  // last step
+  std::int64_t injected_flits_ = 0;
+  std::int64_t ejected_flits_ = 0;
+  std::int64_t queued_packets_ = 0;
+  std::int64_t fault_countdown_ = 0;
+  std::int64_t window_begin_ = 0;
+  std::int64_t window_end_ = 0;
+  std::vector<std::int64_t> window_injected_;
+  std::vector<std::int64_t> window_ejected_;
+  std::vector<std::int64_t> injected_to_;
+  std::vector<std::int64_t> ejected_at_;
+  std::vector<std::int64_t> flits_;        // per output VC
+  std::vector<std::int64_t> no_credit_;    // per output VC
+  std::vector<std::int64_t> lost_switch_;  // per output VC
+  std::vector<std::int64_t> busy_vc_;      // per output VC
+  std::vector<std::int64_t> lost_vc_;      // per output VC
+
+  std::vector<Arrival> arrivals_;
+  std::vector<Departure> departures_;
+};
+
+}  // namespace cosim::noc

@@ -1,0 +1,143 @@
+#include "noc/spec.hpp"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+namespace cosim::noc {
+
+namespace {
+
+using Problems = std::vector<std::string>;
+
+void need(Problems& out, bool holds, std::string sentence) {
+  if (!holds) out.push_back(std::move(sentence));
+}
+
+void at_least(Problems& out, const char* name, std::int32_t value, std::int32_t least) {
+  need(out, value >= least,
+       std::string(name) + " must be at least " + std::to_string(least) + ", got " + std::to_string(value));
+}
+
+void check_graph(const NetworkSpec& s, Problems& out) {
+  std::set<std::pair<std::int32_t, std::int32_t>> outputs;
+  std::set<std::pair<std::int32_t, std::int32_t>> inputs;
+  const auto inside = [&](std::int32_t router, std::int32_t port) {
+    return router >= 0 && router < s.routers && port >= 0 && port < s.ports;
+  };
+  for (std::size_t i = 0; i < s.links.size(); ++i) {
+    const LinkSpec& l = s.links[i];
+    const std::string name = "link " + std::to_string(i) + " (router " + std::to_string(l.from_router) + " port " +
+                             std::to_string(l.from_port) + " to router " + std::to_string(l.to_router) + " port " +
+                             std::to_string(l.to_port) + ")";
+    if (!inside(l.from_router, l.from_port) || !inside(l.to_router, l.to_port)) {
+      out.push_back(name + " names a router or port that does not exist");
+      continue;
+    }
+    need(out, outputs.emplace(l.from_router, l.from_port).second, name + " shares its output port");
+    need(out, inputs.emplace(l.to_router, l.to_port).second, name + " shares its input port");
+    need(out, l.latency >= 1 && l.latency <= 1'000'000,
+         name + ": latency must be 1 to 1000000 cycles, got " + std::to_string(l.latency));
+    need(out, l.buffer_flits >= 1 && l.buffer_flits <= 65'536,
+         name + ": buffer must be 1 to 65536 flits, got " + std::to_string(l.buffer_flits));
+  }
+  for (std::size_t i = 0; i < s.terminals.size(); ++i) {
+    const TerminalSpec& n = s.terminals[i];
+    const std::string name = "terminal " + std::to_string(i);
+    if (!inside(n.router, n.port)) {
+      out.push_back(name + " names a router or port that does not exist");
+      continue;
+    }
+    need(out, outputs.emplace(n.router, n.port).second, name + " shares its ejection port");
+    need(out, inputs.emplace(n.router, n.port).second, name + " shares its injection port");
+  }
+}
+
+void check_classes(const NetworkSpec& s, Problems& out) {
+  if (s.num_vcs < 1 || s.num_vcs > 32) return;
+  const std::uint32_t all = s.num_vcs == 32 ? ~0U : (1U << s.num_vcs) - 1U;
+  std::uint32_t taken = 0;
+  need(out, s.classes.size() <= 32, "at most 32 message classes, got " + std::to_string(s.classes.size()));
+  for (std::size_t c = 0; c < s.classes.size(); ++c) {
+    const std::uint32_t mask = s.classes[c].vc_mask;
+    const std::string name = "message class " + std::to_string(c);
+    need(out, mask != 0, name + " has no VC");
+    need(out, (mask & ~all) == 0, name + " names a VC beyond num_vcs = " + std::to_string(s.num_vcs));
+    need(out, (mask & taken) == 0, name + " shares a VC with another class; classes use disjoint VCs");
+    taken |= mask;
+  }
+}
+
+void check_routes(const NetworkSpec& s, Problems& out) {
+  const std::size_t want = static_cast<std::size_t>(std::max(s.routers, 0)) * s.terminals.size();
+  if (s.routes.entries.size() != want) {
+    out.push_back("the route table has " + std::to_string(s.routes.entries.size()) + " entries, expected " +
+                  std::to_string(want));
+    return;
+  }
+  need(out, !s.routes.vc_sets.empty() && s.routes.vc_sets.size() <= 256, "1 to 256 VC sets of routes expected");
+  std::vector<char> connected(static_cast<std::size_t>(s.routers) * static_cast<std::size_t>(s.ports), 0);
+  std::vector<std::int32_t> ejects(connected.size(), -1);
+  const auto at = [&](std::int32_t router, std::int32_t port) {
+    return static_cast<std::size_t>(router) * static_cast<std::size_t>(s.ports) + static_cast<std::size_t>(port);
+  };
+  for (const LinkSpec& l : s.links) connected[at(l.from_router, l.from_port)] = 1;
+  for (std::size_t i = 0; i < s.terminals.size(); ++i) {
+    connected[at(s.terminals[i].router, s.terminals[i].port)] = 1;
+    ejects[at(s.terminals[i].router, s.terminals[i].port)] = static_cast<std::int32_t>(i);
+  }
+  std::size_t shown = 0;
+  for (std::size_t e = 0; e < want && shown < 8; ++e) {
+    const auto router = static_cast<std::int32_t>(e / s.terminals.size());
+    const auto dest = static_cast<std::int32_t>(e % s.terminals.size());
+    const std::int32_t port = s.routes.entries[e] & 255;
+    const std::size_t set = s.routes.entries[e] >> 8U;
+    const std::string name = "route at router " + std::to_string(router) + " to node " + std::to_string(dest);
+    if (port >= s.ports || connected[at(router, port)] == 0) {
+      out.push_back(name + " leaves by port " + std::to_string(port) + ", which is not connected");
+      ++shown;
+    } else if (ejects[at(router, port)] >= 0 && ejects[at(router, port)] != dest) {
+      out.push_back(name + " ejects to node " + std::to_string(ejects[at(router, port)]));
+      ++shown;
+    }
+    if (set >= s.routes.vc_sets.size()) {
+      out.push_back(name + " names VC set " + std::to_string(set) + ", which does not exist");
+      ++shown;
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> NetworkSpec::problems() const {
+  Problems out;
+  at_least(out, "routers", routers, 1);
+  at_least(out, "ports", ports, 1);
+  need(out, num_vcs >= 1 && num_vcs <= 32, "num_vcs must be 1 to 32, got " + std::to_string(num_vcs));
+  need(out, vc_buf_size >= 1 && vc_buf_size <= 65'536,
+       "vc_buf_size must be 1 to 65536 flits, got " + std::to_string(vc_buf_size));
+  at_least(out, "routing_delay", routing_delay, 0);
+  at_least(out, "vc_alloc_delay", vc_alloc_delay, 1);
+  at_least(out, "sw_alloc_delay", sw_alloc_delay, 1);
+  at_least(out, "st_prepare_delay", st_prepare_delay, 0);
+  at_least(out, "st_final_delay", st_final_delay, 0);
+  at_least(out, "credit_delay", credit_delay, 0);
+  at_least(out, "st_prepare_delay + st_final_delay", st_prepare_delay + st_final_delay, 1);
+  const std::int32_t longest =
+      std::max({routing_delay, vc_alloc_delay, sw_alloc_delay, st_prepare_delay, st_final_delay, credit_delay});
+  need(out, longest <= 100'000, "pipeline delays must be at most 100000 cycles, got " + std::to_string(longest));
+  if (routers >= 1 && ports >= 1 && num_vcs >= 1) {
+    need(out, static_cast<std::int64_t>(ports) * num_vcs <= 64,
+         "a router of " + std::to_string(ports) + " ports x " + std::to_string(num_vcs) + " VCs has " +
+             std::to_string(static_cast<std::int64_t>(ports) * num_vcs) + " input VCs; at most 64 are supported");
+    need(out, routers <= (1 << 22), "at most 4194304 routers, got " + std::to_string(routers));
+    need(out, !terminals.empty(), "the network has no terminal");
+    const std::size_t before = out.size();
+    check_graph(*this, out);
+    check_classes(*this, out);
+    if (before == out.size()) check_routes(*this, out);
+  }
+  return out;
+}
+
+}  // namespace cosim::noc

@@ -1,0 +1,63 @@
+// What a flit-level network is built from: a graph of routers, links and terminals, its pipeline and its routes.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace cosim::noc {
+
+// Injection and ejection links take one cycle.
+inline constexpr std::int32_t kTerminalLinkLatency = 1;
+
+// One direction of a channel. At most one flit a cycle; `buffer_flits` is the depth of each input VC at its far end.
+struct LinkSpec {
+  std::int32_t from_router = 0;
+  std::int32_t from_port = 0;
+  std::int32_t to_router = 0;
+  std::int32_t to_port = 0;
+  std::int32_t latency = 1;
+  std::int32_t buffer_flits = 8;
+};
+
+// A node: one injection and one ejection channel on one port of a router. Its index is its node id.
+struct TerminalSpec {
+  std::int32_t router = 0;
+  std::int32_t port = 0;
+};
+
+// Message classes use disjoint VCs; a larger priority injects first.
+struct ClassSpec {
+  std::uint32_t vc_mask = 0;
+  std::int32_t priority = 0;
+};
+
+// A route is looked up once per head and router: output port in the low byte, index into `vc_sets` in the high byte.
+struct RouteTable {
+  std::vector<std::uint16_t> entries;  // [router * terminals + destination]
+  std::vector<std::uint32_t> vc_sets;  // VC masks a route may ask for; 0 is usually "all"
+};
+
+struct NetworkSpec {
+  std::int32_t routers = 0;
+  std::int32_t ports = 0;  // of every router; unused ports stay unconnected
+  std::vector<LinkSpec> links;
+  std::vector<TerminalSpec> terminals;
+  std::vector<ClassSpec> classes;  // empty: one class on all VCs
+  RouteTable routes;
+
+  std::int32_t num_vcs = 4;
+  std::int32_t vc_buf_size = 8;
+  std::int32_t routing_delay = 1;     // 0: look-ahead routing
+  std::int32_t vc_alloc_delay = 1;    // >= 1
+  std::int32_t sw_alloc_delay = 1;    // >= 1
+  std::int32_t st_prepare_delay = 0;  // switch traversal is st_prepare_delay + st_final_delay >= 1
+  std::int32_t st_final_delay = 1;
+  std::int32_t credit_delay = 1;
+  bool compat_booksim2 = false;  // one batch of flits at a time traverses a router's switch, as BookSim2 does
+
+  // Every problem of this description, one sentence each; empty when a network can be built from it.
+  [[nodiscard]] std::vector<std::string> problems() const;
+};
+
+}  // namespace cosim::noc
