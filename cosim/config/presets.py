@@ -1,0 +1,93 @@
+"""Files that come with cosim, found by kind and name, from a wheel or from a checkout."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from cosim.config.errors import ConfigErrors, did_you_mean
+from cosim.config.loader import Mark, near_file
+
+__all__ = ["KINDS", "find", "names", "root"]
+
+# Kind of file → the endings it may have.
+KINDS: dict[str, tuple[str, ...]] = {
+    "experiments": (".yaml",),
+    "hardware": (".yaml",),
+    "models": (".yaml",),
+    "memory": (".yaml",),
+    "claims": (".yaml",),
+    "traces": (".npz", ".parquet", ".csv", ".jsonl", ".json"),
+}
+
+
+def root() -> Path:
+    """The folder of the shipped files: inside the installed package, or at the top of a checkout."""
+    package = Path(__file__).parents[1]
+    for folder in (package / "configs", package.parent / "configs"):
+        if folder.is_dir():
+            return folder
+    raise FileNotFoundError(f"cosim's shipped files are missing: no 'configs' in {package} nor beside it")
+
+
+def _shipped(kind: str) -> dict[str, Path]:
+    if kind not in KINDS:
+        raise KeyError(f"no kind {kind!r} of shipped files: {', '.join(KINDS)}")
+    folder = root() / kind
+    if not folder.is_dir():
+        return {}
+    files = sorted(path for path in folder.iterdir() if path.suffix in KINDS[kind] and path.is_file())
+    return {path.stem: path for path in files}
+
+
+def names(kind: str) -> list[str]:
+    """The names shipped of ``kind`` (one of :data:`KINDS`), sorted."""
+    return list(_shipped(kind))
+
+
+def is_path(reference: str, kind: str) -> bool:
+    """Whether ``reference`` is written as a path rather than a shipped name."""
+    separators = {"/", os.sep}
+    return any(mark in reference for mark in separators) or Path(reference).suffix.lower() in (
+        *KINDS[kind],
+        ".yml",
+        ".yaml",
+    )
+
+
+def find(kind: str, reference: str, *, folder: Path | None = None, mark: Mark | None = None, path: str = "") -> Path:
+    """The file that ``reference`` means: a shipped name, or a path counted from ``folder`` (default: the current one).
+
+    ``mark`` and ``path`` place the error.
+
+    Raises:
+        ConfigErrors: no such name, with the shipped ones and the nearest, or no such file.
+    """
+    place = mark or Mark(None)
+    if is_path(reference, kind):
+        file = Path(reference).expanduser()
+        if not file.is_absolute() and folder is not None:
+            file = folder / file
+        try:
+            known = file.is_file()
+        except ValueError:
+            known = False
+        if not known:
+            got = f"{reference!r}, which is a folder" if file.is_dir() else f"{reference!r}, which does not exist"
+            raise ConfigErrors([place.error(path, "a file", got, near_file(file))])
+        return file
+    shipped = _shipped(kind)
+    if reference in shipped:
+        return shipped[reference]
+    listed = ", ".join(shipped) or "none"
+    hint = did_you_mean(reference, shipped)
+    raise ConfigErrors(
+        [
+            place.error(
+                path,
+                f"a path, or a shipped name of configs/{kind} ({listed})",
+                repr(reference),
+                hint,
+            )
+        ]
+    )

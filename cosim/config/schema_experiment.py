@@ -1,0 +1,239 @@
+"""An experiment: routing trace, workload, system, policies, rungs, claims, seeds and limits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator, model_serializer, model_validator
+
+from cosim.config.errors import did_you_mean, one_of
+from cosim.config.schema_hardware import HardwareSpec
+from cosim.config.schema_model import ModelSpec
+from cosim.config.spec import IndexSet, Indices, Items, Problem, Spec, duplicates, refuse
+
+__all__ = [
+    "RUNGS",
+    "AnalyticSpec",
+    "ExperimentSpec",
+    "LimitsSpec",
+    "PartSpec",
+    "PolicySpec",
+    "TraceSpec",
+    "WorkloadSpec",
+]
+
+Positive = Annotated[int, Field(ge=1)]
+Text = Annotated[str, Field(min_length=1)]
+
+RUNGS = ("analytic", "link", "flit", "link+command", "flit+rate")
+
+
+class PartSpec(Spec):
+    """A part of a trace: by request where the trace knows requests, else by time, that is by row in recorded order."""
+
+    requests: Indices | None = None
+    rows: Indices | None = None
+
+    def problems(self) -> Iterator[Problem]:
+        if (self.requests is None) == (self.rows is None):
+            got = "both" if self.rows else "neither"
+            yield Problem((), "one of the keys requests (by request) and rows (by time, in recorded order)", got)
+
+
+def _part(words: tuple[str, ...]) -> BeforeValidator:
+    def read(value: Any) -> Any:
+        if isinstance(value, str) and value not in words:
+            raise refuse(
+                f"{one_of(words)}, or a mapping such as {{requests: 0-63}}", repr(value), did_you_mean(value, words)
+            )
+        if not isinstance(value, (str, Mapping, PartSpec)):
+            raise refuse(f"{one_of(words)}, or a mapping such as {{requests: 0-63}}", repr(value))
+        return PartSpec.model_validate(value) if isinstance(value, Mapping) else value
+
+    return BeforeValidator(read)
+
+
+class TraceSpec(Spec):
+    """A routing trace and the two parts of it: what policies may learn from, and what is run.
+
+    ``file`` is a shipped name or a path, ``format`` forces a reader. ``profile`` is a part, ``none``, or ``oracle``:
+    the evaluated part itself, which every table then says.
+    """
+
+    file: Text
+    format: Text | None = None
+    profile: Annotated[PartSpec | Literal["oracle", "none"], _part(("oracle", "none"))]
+    evaluate: Annotated[PartSpec | Literal["all"], _part(("all",))]
+
+    def problems(self) -> Iterator[Problem]:
+        profile, evaluate = self.profile, self.evaluate
+        if isinstance(profile, str):
+            return
+        if isinstance(evaluate, str):
+            yield Problem(
+                ("evaluate",),
+                "a part that shares nothing with the profile",
+                "all",
+                "write 'profile: oracle' if the policies are to see what is evaluated",
+            )
+            return
+        pairs: list[tuple[str, IndexSet | None, IndexSet | None]] = [
+            ("requests", profile.requests, evaluate.requests),
+            ("rows", profile.rows, evaluate.rows),
+        ]
+        for key, first, second in pairs:
+            if (first is None) != (second is None) and key == "requests":
+                yield Problem(("evaluate",), "profile and evaluate by the same of requests and rows", "one by each")
+            if first is not None and second is not None and first.overlaps(second):
+                yield Problem(
+                    ("evaluate", key),
+                    "a part that shares nothing with the profile",
+                    f"'{second}' beside the profile's '{first}'",
+                    "write 'profile: oracle' if the policies are to see what is evaluated",
+                )
+
+
+def _scope(value: Any) -> Any:
+    if value == "model":
+        raise refuse("one of routed, moe", "'model'", "attention, dense layers and output head are not simulated yet")
+    return value
+
+
+class WorkloadSpec(Spec):
+    """Which tokens make a batch, on which model, and how much of a layer is simulated."""
+
+    model: ModelSpec
+    mode: Literal["decode", "prefill", "random", "sequential"]
+    batch_tokens: Positive
+    batches: Positive
+    chunk_tokens: Positive | None = None
+    layers: Indices
+    scope: Annotated[Literal["routed", "moe"], BeforeValidator(_scope)]
+
+    def problems(self) -> Iterator[Problem]:
+        if self.chunk_tokens is not None and self.mode != "prefill":
+            yield Problem(("chunk_tokens",), f"none with mode {self.mode!r}: only prefill cuts prompts", "it")
+        if self.layers.last is not None and self.layers.last >= self.model.moe_layers:
+            yield Problem(
+                ("layers",),
+                f"MoE layers of the model, which has 0 to {self.model.moe_layers - 1}",
+                f"layer {self.layers.last}",
+            )
+
+
+class PolicySpec(Spec):
+    """A policy by name (shipped or installed) or ``path.py:Class``, and its parameters.
+
+    In a file also just the name.
+    """
+
+    name: Text
+    params: dict[str, Any] = Field(default_factory=dict)
+    label: Text | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _shorthand(cls, value: Any) -> Any:
+        if value is None or isinstance(value, (list, int, float)):
+            raise refuse("a policy's name, or a mapping with name and params", repr(value))
+        return {"name": value} if isinstance(value, str) else value
+
+    @model_serializer
+    def _short(self) -> str | dict[str, Any]:
+        if not self.params and self.label is None:
+            return self.name
+        full: dict[str, Any] = {"name": self.name}
+        if self.params:
+            full["params"] = self.params
+        if self.label is not None:
+            full["label"] = self.label
+        return full
+
+    @property
+    def title(self) -> str:
+        """What tables call it: the label, else the name."""
+        return self.label if self.label is not None else self.name
+
+
+class AnalyticSpec(Spec):
+    """Analytical figures: a model by name, ``path.py:function``, or a table of results. One of the three."""
+
+    name: Text | None = None
+    function: Text | None = None
+    table: Text | None = None
+    params: dict[str, Any] = Field(default_factory=dict)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _shorthand(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            return {"function": value} if ".py:" in value else {"name": value}
+        if not isinstance(value, (Mapping, AnalyticSpec)):
+            raise refuse("a model's name, {table: results.csv} or path.py:function", repr(value))
+        return value
+
+    def problems(self) -> Iterator[Problem]:
+        given = [key for key in ("name", "function", "table") if getattr(self, key) is not None]
+        if len(given) != 1:
+            yield Problem((), "one of the keys name, function and table", " and ".join(given) or "none of them")
+        if self.table is not None and self.params:
+            yield Problem(("params",), "none with a table, which reads none", "some")
+        if self.function is not None:
+            file, colon, attribute = self.function.rpartition(":")
+            if not colon or not file.endswith(".py") or not attribute.isidentifier():
+                yield Problem(("function",), "path.py:function", repr(self.function))
+
+    @model_serializer
+    def _short(self) -> str | dict[str, Any]:
+        if not self.params:
+            return {"table": self.table} if self.table is not None else str(self.name or self.function)
+        key = "name" if self.name is not None else "function"
+        return {key: getattr(self, key), "params": self.params}
+
+
+class LimitsSpec(Spec):
+    """Beyond ``max_estimated_hours`` a run asks for ``--yes``."""
+
+    max_estimated_hours: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 2.0
+
+
+def _sampling(value: Any) -> Literal["none"]:
+    if value != "none":
+        raise refuse("none: every unit is simulated; sampling is not supported yet", repr(value))
+    return "none"
+
+
+Seed = Annotated[int, Field(ge=0, lt=2**63)]
+
+
+class ExperimentSpec(Spec):
+    """The one schema of all experiments."""
+
+    name: str | None = None
+    trace: TraceSpec
+    workload: WorkloadSpec
+    system: HardwareSpec
+    policies: Annotated[Items[PolicySpec], Field(min_length=1)]
+    rungs: Annotated[Items[Literal["analytic", "link", "flit", "link+command", "flit+rate"]], Field(min_length=1)]
+    analytic: Items[AnalyticSpec] = ()
+    skipping: Literal["on", "off"] = "on"
+    claims: Text | None = None
+    sampling: Annotated[Literal["none"], PlainValidator(_sampling), PlainSerializer(str)] = "none"
+    seeds: Annotated[Items[Seed], Field(min_length=1)]
+    limits: LimitsSpec = Field(default_factory=LimitsSpec)
+
+    def problems(self) -> Iterator[Problem]:
+        titles = [policy.title for policy in self.policies]
+        for position in duplicates(titles):
+            yield Problem(
+                ("policies", position), "each policy once", f"{titles[position]!r} again", "give it a label of its own"
+            )
+        for key in ("rungs", "seeds"):
+            values = getattr(self, key)
+            for position in duplicates(values):
+                yield Problem((key, position), "each of them once", f"{values[position]!r} again")
+        if "analytic" in self.rungs and not self.analytic:
+            yield Problem((), "the key 'analytic' with models for the rung 'analytic'", "no such key")
+        if self.analytic and "analytic" not in self.rungs:
+            yield Problem(("analytic",), "the rung 'analytic' in rungs, which alone reads these", "no such rung")

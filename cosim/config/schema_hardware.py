@@ -1,0 +1,255 @@
+"""A system: network levels, what is attached to them, memory tiers and energies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, PlainValidator, ValidationError
+from pydantic_core import PydanticCustomError
+
+from cosim.config.errors import did_you_mean, one_of
+from cosim.config.loader import KeyPath, walk
+from cosim.config.quantities import ByteCount, BytesPerSecond, EnergyPerBit, EnergyPerOperation, OperationRate
+from cosim.config.schema_network import TOPOLOGIES, LevelSpec
+from cosim.config.spec import IndexSet, Indices, Items, Name, Problem, Spec, duplicates, refuse
+
+__all__ = ["ComputeSpec", "EndpointSpec", "EnergySpec", "HardwareSpec", "MemorySpec", "TierSpec"]
+
+Positive = Annotated[int, Field(ge=1)]
+Cycles = Annotated[int, Field(ge=0)]
+
+
+class ComputeSpec(Spec):
+    """Operations per second of an endpoint (a multiply-accumulate is two) and the share of it that is reached."""
+
+    rate: OperationRate
+    efficiency: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
+
+    def effective_rate(self) -> Fraction:
+        """Operations per second that are reached; the decimal text of ``efficiency`` taken exactly."""
+        return self.rate * Fraction(repr(self.efficiency))
+
+
+def _address_map(value: Any) -> str | tuple[str, ...] | None:
+    if value is None or (isinstance(value, str) and value):
+        return value
+    if isinstance(value, (list, tuple)) and value and all(isinstance(part, str) for part in value):
+        return tuple(value)
+    raise refuse("the name of an address map, or a list of address fields", repr(value))
+
+
+AddressMap = Annotated[str | tuple[str, ...] | None, PlainValidator(_address_map)]
+
+
+class MemorySpec(Spec):
+    """A memory node's standard and its controller; queue lengths and timings as in ``mem.Memory``."""
+
+    preset: Annotated[str, Field(min_length=1)]
+    channels: Positive
+    values: Literal["standard", "ramulator2.1"] = "standard"
+    refresh: Literal["none", "all_bank", "per_bank"] = "none"
+    page_policy: Literal["open", "closed", "timeout"] = "open"
+    scheduler: Literal["frfcfs"] = "frfcfs"
+    address_map: AddressMap = None
+    read_queue: Positive = 32
+    write_queue: Positive = 32
+    timing: dict[str, Annotated[int, Field(ge=0)]] = Field(default_factory=dict)
+
+
+class EndpointSpec(Spec):
+    """One kind of endpoint and the routers it sits at, one endpoint on each.
+
+    With ``compute`` it runs experts, with ``memory`` it holds weights, with neither it is a control chiplet.
+    """
+
+    at: dict[Name, Indices]
+    ports: Positive = 1
+    compute: ComputeSpec | None = None
+    tile: ByteCount | None = None
+    expert_buffer: ByteCount | None = None
+    memory: MemorySpec | None = None
+    read_return_slots: Positive | None = None
+    grant_latency: Cycles = 1
+    bandwidth: BytesPerSecond | None = None
+    allow_bottleneck: bool = False
+
+    @property
+    def kind(self) -> Literal["compute", "memory", "control"]:
+        """What the endpoint is."""
+        return "compute" if self.compute else "memory" if self.memory else "control"
+
+    def problems(self) -> Iterator[Problem]:
+        if self.compute and self.memory:
+            yield Problem(("memory",), "compute or memory", "both", "make two endpoints that sit at the same routers")
+        if len(self.at) != 1:
+            yield Problem(("at",), "one level with its routers", f"{len(self.at)} levels")
+        for key in ("tile", "expert_buffer"):
+            value = getattr(self, key)
+            if self.compute and value is None:
+                yield Problem((), f"the key {key!r} beside 'compute'", "no such key")
+            if not self.compute and value is not None:
+                yield Problem((key,), f"no {key!r} without 'compute', which alone reads it", "it")
+        if self.memory and self.read_return_slots is None:
+            yield Problem((), "the key 'read_return_slots' beside 'memory'", "no such key")
+        if not self.memory and self.read_return_slots is not None:
+            yield Problem(("read_return_slots",), "none without 'memory', which alone reads it", "it")
+        if self.tile is not None and self.expert_buffer is not None and self.tile > self.expert_buffer:
+            yield Problem(("tile",), f"at most the expert_buffer of {self.expert_buffer} bytes", f"{self.tile} bytes")
+        if self.memory and self.bandwidth is not None:
+            yield Problem(
+                ("bandwidth",), "no declared bandwidth: a memory's follows from its preset and channels", "one"
+            )
+
+
+class TierSpec(Spec):
+    """A memory tier: the endpoints that carry it and the bytes of it on each of them."""
+
+    on: Name
+    capacity: ByteCount
+
+
+class EnergySpec(Spec):
+    """Energy per bit and link traversal, per bit through a router, and per operation (half a multiply-accumulate)."""
+
+    link: EnergyPerBit
+    router: EnergyPerBit | None = None
+    operation: EnergyPerOperation
+
+
+def _no_gateways(value: Any) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        raise refuse("a mapping", repr(value))
+    if value:
+        raise refuse("{}: gateways, which join two levels, are not supported yet", f"{len(value)} of them")
+    return {}
+
+
+class HardwareSpec(Spec):
+    """A system. ``name`` is for tables only; a file that is referred to by name fills it in."""
+
+    name: str | None = None
+    levels: Annotated[dict[Name, LevelSpec], Field(min_length=1)]
+    endpoints: Annotated[dict[Name, EndpointSpec], Field(min_length=1)]
+    gateways: Annotated[dict[str, Any], PlainValidator(_no_gateways)] = Field(default_factory=dict)
+    tiers: dict[Name, TierSpec] = Field(default_factory=dict)
+    energy: EnergySpec | None = None
+    assumed: Items[str] = ()
+
+    def problems(self) -> Iterator[Problem]:
+        counts: dict[str, int | None] = {name: level.topology.router_count() for name, level in self.levels.items()}
+        places = [
+            (name, level, routers)
+            for name, endpoint in self.endpoints.items()
+            for level, routers in endpoint.at.items()
+        ]
+        memories = [name for name, endpoint in self.endpoints.items() if endpoint.memory]
+        yield from _level_problems(counts)
+        yield from _place_problems(counts, places)
+        yield from _tier_problems({name: tier.on for name, tier in self.tiers.items()}, list(self.endpoints), memories)
+        yield from _assumed_problems(self.assumed, {".".join(map(str, path)) for path in _key_paths(self)})
+
+    @classmethod
+    def salvage(cls, value: Mapping[str, Any]) -> Iterator[Problem]:
+        levels, endpoints, tiers = (_mapping(value.get(key)) for key in ("levels", "endpoints", "tiers"))
+        counts = {name: _salvaged_count(level) for name, level in levels.items()}
+        places = []
+        for name, endpoint in endpoints.items():
+            for level, routers in _mapping(_mapping(endpoint).get("at")).items():
+                try:
+                    places.append((name, level, IndexSet.parse(routers)))
+                except PydanticCustomError:
+                    continue
+        memories = [name for name, endpoint in endpoints.items() if "memory" in _mapping(endpoint)]
+        yield from _level_problems(counts)
+        if counts:
+            yield from _place_problems(counts, places)
+        ons = {name: _mapping(tier).get("on") for name, tier in tiers.items()}
+        if endpoints:
+            yield from _tier_problems(
+                {name: on for name, on in ons.items() if isinstance(on, str)}, list(endpoints), memories
+            )
+        assumed = value.get("assumed")
+        if isinstance(assumed, list) and all(isinstance(key, str) for key in assumed):
+            keys = {".".join(map(str, path)) for path, _ in walk(dict(value)) if path}
+            optional = {
+                key for schema in (LevelSpec, EndpointSpec, MemorySpec, EnergySpec) for key in schema.model_fields
+            }
+            yield from _assumed_problems(tuple(assumed), keys | optional)
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _salvaged_count(level: Any) -> int | None:
+    """Routers of a level whose topology is valid by itself."""
+    try:
+        topology = TOPOLOGIES.build(_mapping(level).get("topology"))
+    except (PydanticCustomError, ValidationError):
+        return None
+    return int(topology.router_count())
+
+
+def _level_problems(levels: Mapping[str, Any]) -> Iterator[Problem]:
+    for name in list(levels)[1:]:
+        yield Problem(
+            ("levels", name), "one level", "a further one", "several levels and gateways are not supported yet"
+        )
+
+
+def _place_problems(counts: Mapping[str, int | None], places: list[tuple[str, str, IndexSet]]) -> Iterator[Problem]:
+    for name, level, routers in places:
+        where: KeyPath = ("endpoints", name, "at", level)
+        if level not in counts:
+            yield Problem(where, one_of(list(counts)) + " (a level)", repr(level), did_you_mean(level, counts))
+            continue
+        count = counts[level]
+        if count is None or routers.ranges is None or routers.ranges[-1][1] < count:
+            continue
+        outside = [f"{first}-{last}" if first < last else f"{first}" for first, last in routers.beyond(count)]
+        yield Problem(where, f"routers of level {level!r}, which has 0 to {count - 1}", f"router {', '.join(outside)}")
+
+
+def _tier_problems(tiers: Mapping[str, str], endpoints: list[str], memories: list[str]) -> Iterator[Problem]:
+    for name, on in tiers.items():
+        if on not in memories:
+            yield Problem(
+                ("tiers", name, "on"),
+                f"an endpoint with memory ({', '.join(memories) or 'there is none'})",
+                f"{on!r}, which has no memory" if on in endpoints else repr(on),
+                did_you_mean(on, memories),
+            )
+
+
+def _assumed_problems(assumed: tuple[str, ...], known: set[str]) -> Iterator[Problem]:
+    for position in duplicates(assumed):
+        yield Problem(("assumed", position), "each key once", f"{assumed[position]!r} again")
+    for position, key in enumerate(assumed):
+        if not any(path == key or path.endswith("." + key) for path in known):
+            ends = {".".join(path.split(".")[start:]) for path in known for start in range(path.count(".") + 1)}
+            yield Problem(
+                ("assumed", position),
+                "a key of this file, or its last parts",
+                repr(key),
+                did_you_mean(key, sorted(ends)),
+            )
+
+
+def _key_paths(spec: Spec, path: KeyPath = ()) -> Iterator[KeyPath]:
+    """The path of every key that has a value, except those of ``assumed`` and ``name`` at the top."""
+    for key in type(spec).model_fields:
+        if not path and key in ("assumed", "name"):
+            continue
+        value = getattr(spec, key)
+        if value is None:
+            continue
+        yield (*path, key)
+        if isinstance(value, Spec):
+            yield from _key_paths(value, (*path, key))
+        elif isinstance(value, dict):
+            for name, below in value.items():
+                yield (*path, key, name)
+                if isinstance(below, Spec):
+                    yield from _key_paths(below, (*path, key, name))
