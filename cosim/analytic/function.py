@@ -1,0 +1,108 @@
+"""A user's own analytical model as a Python function: ``analytic: path.py:function``."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from cosim.analytic.groups import layer_groups
+from cosim.analytic.interface import STAGES, LayerTimes
+from cosim.analytic.parameters import Parameters
+from cosim.analytic.system import AnalyticSystem, ModelNumbers
+from cosim.config.errors import ConfigErrors, did_you_mean
+
+#: ``function(decisions, system, model, **params)`` with the decisions of one layer; returns seconds by
+#: stage name, and 'total', one value per (seed, batch) in sorted order.
+UserFunction = Callable[..., Mapping[str, object]]
+
+
+_NO_PARAMETERS = Parameters(())
+
+
+@dataclass(frozen=True)
+class FunctionModel:
+    """A user's function behind the AnalyticModel interface; its answer is checked, never repaired."""
+
+    name: str
+    paper: str
+    function: UserFunction
+    params: tuple[tuple[str, object], ...] = ()
+    parameters: Parameters = _NO_PARAMETERS
+
+    def layer_times(self, decisions: pd.DataFrame, system: AnalyticSystem, model: ModelNumbers) -> LayerTimes:
+        """Call the function; raises ValueError naming it where the answer is not what was agreed."""
+        groups = layer_groups(decisions, system)
+        answer = self.function(decisions, system, model, **dict(self.params))
+        if not isinstance(answer, Mapping):
+            raise ValueError(f"{self.paper}: expected a mapping of stage to seconds, got {type(answer).__name__}")
+        known = (*STAGES, "total")
+        problems, arrays = [], {}
+        for name, values in answer.items():
+            if name not in known:
+                hint = did_you_mean(str(name), known)
+                problems.append(f"unknown stage {name!r}; " + (hint or f"expected {', '.join(known)}"))
+                continue
+            try:
+                array = np.asarray(values, dtype=np.float64)
+            except (TypeError, ValueError):
+                problems.append(f"{name}: expected numbers in seconds, got {values!r}")
+                continue
+            if array.shape != (groups.unit_count,):
+                problems.append(
+                    f"{name}: expected one value per (seed, batch), shape ({groups.unit_count},), got {array.shape}"
+                )
+            elif not bool(np.isfinite(array).all()) or bool((array < 0).any()):
+                problems.append(f"{name}: seconds must be finite and not negative")
+            else:
+                arrays[name] = array
+        if "total" not in answer:
+            problems.append("'total' is missing")
+        if problems:
+            raise ValueError("\n".join(f"{self.paper}: {problem}" for problem in problems))
+        total = arrays.pop("total")
+        return LayerTimes(groups.units, arrays, total)
+
+
+def load_function(spec: str, folder: Path, params: Mapping[str, object]) -> FunctionModel:
+    """The model of ``path.py:function``; a relative path counts from ``folder``. Runs the file.
+
+    Raises ConfigErrors where the file, or the function in it, is not there or cannot be imported.
+    """
+    file, _, name = spec.rpartition(":")
+    path = folder / file
+    if not file.endswith(".py") or not name.isidentifier():
+        raise ConfigErrors.single("'path.py:function'", repr(spec))
+    if not path.is_file():
+        raise ConfigErrors.single("a Python file", "no such file", file=str(path))
+    digest = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]
+    module_spec = importlib.util.spec_from_file_location(f"cosim_user_{digest}", path)
+    if module_spec is None or module_spec.loader is None:
+        raise ConfigErrors.single("a Python file", "a file Python cannot import", file=str(path))
+    module = importlib.util.module_from_spec(module_spec)
+    try:
+        module_spec.loader.exec_module(module)
+    except SyntaxError as problem:
+        raise ConfigErrors.single("valid Python", problem.msg, file=str(path), line=problem.lineno) from None
+    except Exception as problem:
+        raise ConfigErrors.single(
+            "a file that imports", f"{type(problem).__name__}: {problem}", file=str(path)
+        ) from problem
+    function = getattr(module, name, None)
+    if not callable(function):
+        found = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
+        raise ConfigErrors.single(
+            f"a function {name!r}", "none of that name", file=str(path), suggestion=did_you_mean(name, found)
+        )
+    try:
+        inspect.signature(function).bind(None, None, None, **params)
+    except TypeError as problem:
+        expected = f"{name}(decisions, system, model" + "".join(f", {key}=" for key in params) + ")"
+        raise ConfigErrors.single(expected, str(problem), file=str(path)) from None
+    return FunctionModel(name, f"{file}:{name}", function, tuple(params.items()))

@@ -1,0 +1,91 @@
+"""The vocabulary of results: what a metric is called, which column it summarises, and its unit."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from cosim.analytic.interface import STAGES
+from cosim.config.units import BYTES, ENERGY, TIME, Dimension
+
+#: Summaries over the (seed, batch, layer) rows; a percentile is that of all rows together.
+STATISTICS = ("mean", "p50", "p95", "p99", "total")
+
+#: Stems whose mean bears the bare name, as in ``balance`` or ``bytes_dispatch``.
+_BARE = ("balance", "replica_factor", "energy")
+_BYTES_STEM = re.compile(r"bytes_[a-z][a-z0-9_]*")
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A metric: one statistic of one column of the layers frame.
+
+    The name is ``<stem>_<statistic>``; for traffic, balance, replica factor and energy the mean per layer
+    and batch is just ``<stem>``.
+
+    stem:      layer_latency, stage_<stage>, bytes_<class>, balance, replica_factor or energy
+    statistic: one of STATISTICS
+    column:    column of the layers frame
+    unit:      unit of the metric; ``scale`` is one unit of the column in it
+    dimension: table of accepted input units, None where the metric has no unit
+    """
+
+    stem: str
+    statistic: str
+    column: str
+    unit: str
+    scale: float
+    dimension: Dimension | None
+
+    @property
+    def name(self) -> str:
+        """The metric's name in metrics.json."""
+        if self.statistic == "mean" and (self.stem in _BARE or self.stem.startswith("bytes_")):
+            return self.stem
+        return f"{self.stem}_{self.statistic}"
+
+    def from_unit(self, value: float, unit: str) -> float:
+        """``value`` given in ``unit``, in the metric's own unit; KeyError for an unknown unit."""
+        if self.dimension is None:
+            if unit != "1":
+                raise KeyError(unit)
+            return value
+        return float(value * self.dimension.units[unit] / self.dimension.units[self.unit])
+
+    def units(self) -> list[str]:
+        """Units that ``from_unit`` accepts."""
+        return ["1"] if self.dimension is None else sorted(self.dimension.units)
+
+
+def quantity(name: str) -> Quantity:
+    """The metric called ``name``; KeyError where there is none (see ``quantity_names``)."""
+    stem, _, statistic = name.rpartition("_")
+    if statistic not in STATISTICS:
+        stem, statistic = name, "mean"
+    found: Quantity | None = None
+    if stem == "layer_latency":
+        found = Quantity(stem, statistic, "total_fs", "ns", 1e-6, TIME)
+    elif stem.startswith("stage_") and stem.removeprefix("stage_") in STAGES:
+        found = Quantity(stem, statistic, f"{stem.removeprefix('stage_')}_fs", "ns", 1e-6, TIME)
+    elif _BYTES_STEM.fullmatch(stem):
+        found = Quantity(stem, statistic, stem, "B", 1.0, BYTES)
+    elif stem == "energy":
+        found = Quantity(stem, statistic, "energy_J", "J", 1.0, ENERGY)
+    elif stem in _BARE and statistic != "total":
+        found = Quantity(stem, statistic, stem, "1", 1.0, None)
+    if found is None or found.name != name:
+        raise KeyError(name)
+    return found
+
+
+def quantity_names(byte_classes: Iterable[str] = ("dispatch", "gather", "weights")) -> list[str]:
+    """Names to offer where an unknown one was written."""
+    stems = ["layer_latency", *(f"stage_{stage}" for stage in STAGES), *(f"bytes_{name}" for name in byte_classes)]
+    names = [_name(stem, statistic) for stem in (*stems, "energy") for statistic in STATISTICS]
+    names += [_name(stem, statistic) for stem in _BARE[:2] for statistic in STATISTICS if statistic != "total"]
+    return names
+
+
+def _name(stem: str, statistic: str) -> str:
+    return Quantity(stem, statistic, "", "", 1.0, None).name

@@ -1,0 +1,1 @@
+"""Statistics, claims, verdicts and the comparison of rungs."""

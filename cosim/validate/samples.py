@@ -1,0 +1,219 @@
+"""What a run measured, unit by unit, and its resamples: the ground of every interval and verdict."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+
+from cosim.analytic.table import FigureTable
+from cosim.validate.expression import Term
+from cosim.validate.statistics import (
+    FloatArray,
+    IntArray,
+    Interval,
+    interval,
+    percentile_needs,
+    resample_weights,
+    weighted_percentile,
+    weighted_sums,
+)
+
+#: Columns that identify a row of the layers frame.
+KEY = ("policy", "rung", "seed", "batch", "layer")
+
+
+class NotMeasuredError(LookupError):
+    """The run cannot say what was asked; ``needs`` names what is missing."""
+
+    def __init__(self, needs: str) -> None:
+        self.needs = needs
+        super().__init__(needs)
+
+
+class Samples:
+    """The rows of a run, grouped by policy and rung, with one set of bootstrap weights for all.
+
+    ``layers`` has the columns of KEY, ``<stage>_fs`` and ``total_fs``, and any of bytes_<class>, balance,
+    replica_factor, energy_J and numeric sweep columns. Every (policy, rung) must cover the same
+    (seed, batch) units and, per value of the sweep columns, the same layers: comparisons are paired.
+    ``figures`` are a user's published figures, which stand at their rung without units.
+
+    Raises ValueError for missing columns, repeated rows and policies that ran on different units.
+    """
+
+    def __init__(
+        self,
+        layers: pd.DataFrame,
+        *,
+        sweep: Sequence[str] = (),
+        figures: Mapping[str, FigureTable] | None = None,
+        aliases: Mapping[str, str] | None = None,
+    ) -> None:
+        missing = [name for name in (*KEY, "total_fs", *sweep) if name not in layers.columns]
+        if missing:
+            raise ValueError(f"layers frame: missing columns {', '.join(missing)}")
+        key = [*KEY, *sweep]
+        if bool(layers.duplicated(key).any()):
+            row = layers.loc[layers.duplicated(key), key].iloc[0].to_dict()
+            raise ValueError(f"layers frame: the row {row} appears twice")
+        ordered = layers.sort_values(key, kind="stable").reset_index(drop=True)
+        self.columns = tuple(str(name) for name in ordered.columns)
+        self.sweep = tuple(sweep)
+        self.units = ordered.loc[:, ["seed", "batch"]].drop_duplicates().sort_values(["seed", "batch"])
+        self.units = self.units.reset_index(drop=True)
+        self.figures = dict(figures or {})
+        self.aliases = dict(aliases or {})
+        index = pd.MultiIndex.from_frame(self.units)
+        self._cells: dict[tuple[str, str], pd.DataFrame] = {}
+        shape: pd.DataFrame | None = None
+        for (policy, rung), rows in ordered.groupby(["policy", "rung"], sort=True):
+            cell = rows.reset_index(drop=True)
+            frame = cell.loc[:, [*sweep, "seed", "batch", "layer"]]
+            if shape is None:
+                shape = frame
+            elif not frame.equals(shape):
+                raise ValueError(
+                    f"layers frame: policy {policy!r} at {rung!r} covers other (seed, batch, layer) than the rest; "
+                    "comparisons are paired"
+                )
+            unit = index.get_indexer(pd.MultiIndex.from_frame(cell.loc[:, ["seed", "batch"]]))
+            self._cells[str(policy), str(rung)] = cell.assign(unit=unit.astype(np.int64))
+        self._cache: dict[Term, tuple[float, FloatArray, int]] = {}
+
+    @property
+    def unit_count(self) -> int:
+        """Number of (seed, batch) units."""
+        return len(self.units)
+
+    def policies(self) -> list[str]:
+        """Policies with rows, sorted."""
+        return sorted({policy for policy, _ in self._cells})
+
+    def rungs(self) -> list[str]:
+        """Rungs with rows or published figures, sorted."""
+        return sorted({rung for _, rung in self._cells} | set(self.figures))
+
+    def has(self, policy: str, rung: str) -> bool:
+        """Whether this policy ran at this rung."""
+        return (policy, rung) in self._cells
+
+    def resolve(self, rung: str) -> str:
+        """The rung as it stands in the frame: ``analytic:<first model>`` is ``analytic``."""
+        return self.aliases.get(rung, rung)
+
+    def rows(self, policy: str, rung: str) -> pd.DataFrame:
+        """Rows of one policy at one rung, sorted, with the number of their unit."""
+        return self._cells[policy, rung]
+
+    def byte_columns(self) -> list[str]:
+        """Columns bytes_<class>, sorted."""
+        return sorted(name for name in self.columns if name.startswith("bytes_"))
+
+    def measure(self, term: Term) -> tuple[float, FloatArray, int]:
+        """Value, resampled values and number of rows of a term whose rung is given.
+
+        A published figure has no resamples: its array is nan.
+
+        Raises NotMeasuredError where the run has no such policy, rung, column or too few rows.
+        """
+        if term not in self._cache:
+            self._cache[term] = self._measure(term)
+        return self._cache[term]
+
+    def estimate(self, term: Term) -> Interval:
+        """The term with its 95 % interval."""
+        value, resampled, n = self.measure(term)
+        return interval(value, resampled, self.unit_count, n)
+
+    def _measure(self, term: Term) -> tuple[float, FloatArray, int]:
+        assert term.rung is not None
+        rung = self.resolve(term.rung)
+        if rung in self.figures:
+            return self._published(term, rung)
+        if (term.policy, rung) not in self._cells:
+            raise NotMeasuredError(self._missing_cell(term.policy, rung))
+        cell = self._cells[term.policy, rung]
+        column = term.quantity.column
+        if column not in cell.columns or bool(cell[column].isna().any()):
+            raise NotMeasuredError(f"a measurement of {term.quantity.stem} at {rung}")
+        for name in self.sweep:
+            if name not in dict(term.where):
+                raise NotMeasuredError(f"one value of {name}, over which the run sweeps")
+        for name, value in term.where:
+            if name not in cell.columns:
+                raise NotMeasuredError(f"a sweep over {name}")
+            cell = cell[cell[name] == value]
+            if cell.empty:
+                raise NotMeasuredError(f"a run with {name} = {value:g}")
+        unit = cell["unit"].to_numpy(dtype=np.int64)
+        values = cell[column].to_numpy()
+        value, resampled = self._statistic(term.quantity.statistic, unit, values)
+        return value * term.quantity.scale, resampled * term.quantity.scale, len(values)
+
+    def _statistic(self, statistic: str, unit: IntArray, values: IntArray | FloatArray) -> tuple[float, FloatArray]:
+        weights = resample_weights(self.unit_count)
+        if statistic in ("mean", "total"):
+            per_unit = _per_unit(self.unit_count, unit, values)
+            total = _exact_sum(values)
+            sums = weighted_sums(weights, per_unit)
+            if statistic == "total":
+                return total, sums
+            counts = np.bincount(unit, minlength=self.unit_count).astype(np.float64)
+            drawn = weighted_sums(weights, counts)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                return total / len(values), sums / drawn
+        percent = int(statistic.removeprefix("p"))
+        needed = percentile_needs(percent)
+        if len(values) < needed:
+            raise NotMeasuredError(f"n >= {needed} (seed, batch, layer) rows for P{percent}; the run has {len(values)}")
+        floats = values.astype(np.float64)
+        once = np.ones((1, self.unit_count), dtype=np.int64)
+        value = float(weighted_percentile(once, unit, floats, percent)[0])
+        return value, weighted_percentile(weights, unit, floats, percent)
+
+    def _published(self, term: Term, rung: str) -> tuple[float, FloatArray, int]:
+        layer: int | None = None
+        if [name for name, _ in term.where] == ["layer"]:
+            layer = int(term.where[0][1])
+        elif term.where:
+            raise NotMeasuredError(f"figures of {term} in the table {self.figures[rung].name}")
+        for figure in self.figures[rung].figures:
+            if figure.policy == term.policy and figure.layer == layer and figure.quantity == term.quantity:
+                nothing = np.full(len(resample_weights(self.unit_count)), math.nan)
+                return figure.value, nothing, 1
+        raise NotMeasuredError(f"figures of {term} in the table {self.figures[rung].name}")
+
+    def _missing_cell(self, policy: str, rung: str) -> str:
+        if rung not in {known for _, known in self._cells}:
+            return f"a run at the rung {rung}"
+        return f"a run of the policy {policy}"
+
+
+def _per_unit(units: int, unit: IntArray, values: IntArray | FloatArray) -> FloatArray:
+    """Sums per unit; integers are added exactly before the division into floats."""
+    if np.issubdtype(values.dtype, np.integer) and _fits(values):
+        total = np.zeros(units, dtype=np.int64)
+        np.add.at(total, unit, values.astype(np.int64))
+        return total.astype(np.float64)
+    return np.bincount(unit, weights=values.astype(np.float64), minlength=units).astype(np.float64)
+
+
+def _exact_sum(values: IntArray | FloatArray) -> float:
+    if np.issubdtype(values.dtype, np.integer):
+        return float(sum(values.tolist()))
+    return math.fsum(values.tolist())
+
+
+def _fits(values: IntArray | FloatArray) -> bool:
+    """Whether the sum of the values cannot leave 64 bits."""
+    largest = int(np.abs(values).max(initial=0))
+    return largest * max(len(values), 1) < 2**63
+
+
+def known_rungs(rungs: Iterable[str]) -> list[str]:
+    """The rungs of a claim's answer that ran, lowest first."""
+    ran = set(rungs)
+    return [rung for rung in ("analytic", "link", "flit") if rung in ran]

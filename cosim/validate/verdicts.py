@@ -1,0 +1,270 @@
+"""From claims and samples to verdicts, by one rule.
+
+At the highest rung that ran: confirmed where the whole 95 % interval lies within the tolerance of the
+published figure, refuted where it lies outside, else inconclusive. Orders and trends: the share of paired
+bootstrap resamples in which they hold, at least 0.95 or at most 0.05. Not testable only with the missing
+input named.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from cosim.config.errors import did_you_mean
+from cosim.validate.claims import (
+    LAYER_SCOPES,
+    Claim,
+    ClaimFile,
+    OrderClaim,
+    RatioClaim,
+    TrendClaim,
+    ValueClaim,
+)
+from cosim.validate.expression import Expression, Term, Values
+from cosim.validate.samples import NotMeasuredError, Samples, known_rungs
+from cosim.validate.statistics import interval, theil_sen
+
+CONFIRM = 0.95
+REFUTE = 0.05
+
+#: Rungs in the order of fidelity; the last one of a claim's own rungs stands for it in claims.json.
+_LADDER = ("analytic", "link", "link+command", "flit+rate", "flit")
+
+
+@dataclass(frozen=True)
+class RunScope:
+    """What a run can answer for.
+
+    name:     the experiment, against which a claim's ``experiment`` is held; None accepts every claim
+    scope:    routed, moe or model
+    analytic: analytical model to rung, as made by cosim.analytic.analytic_rungs
+    """
+
+    name: str | None
+    scope: str
+    analytic: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """A claim at one rung: figures for claims.json, and what they mean."""
+
+    value: float
+    low: float | None
+    high: float | None
+    n: int
+    verdict: str
+    reason: str
+
+    def as_json(self) -> dict[str, Any]:
+        return {"value": _finite(self.value), "ci_low": self.low, "ci_high": self.high, "n": self.n}
+
+
+def judge(claims: ClaimFile, samples: Samples, run: RunScope) -> list[dict[str, Any]]:
+    """The entries of claims.json, in the order of the file."""
+    return [_judge(claim, samples, run) for claim in claims.claims]
+
+
+def _judge(claim: Claim, samples: Samples, run: RunScope) -> dict[str, Any]:
+    rungs: dict[str, dict[str, Any]] = {}
+    needs = [*claim.needs, *_foreign(claim, run)]
+    verdict, reason = "not_testable", ""
+    if not needs:
+        answer: _Answer | None = None
+        for label, rung in _rungs(claim, samples, run).items():
+            try:
+                answer = _answer(claim, samples, rung)
+            except NotMeasuredError as missing:
+                answer, needs = None, [_with_hint(missing.needs, claim, samples)]
+            else:
+                rungs[label] = answer.as_json()
+                needs = []
+        if answer is not None:
+            verdict = answer.verdict
+            reason = f"{answer.reason} at {list(rungs)[-1]}"
+        elif not needs:
+            needs = ["a run at one of the rungs analytic, link, flit"]
+    if verdict == "not_testable":
+        reason = "missing: " + "; ".join(needs)
+    return {
+        "id": claim.id,
+        "scope": claim.scope,
+        "statement": claim.statement,
+        "kind": claim.kind,
+        "source": claim.source + (" (derived)" if claim.stated == "derived" else ""),
+        "published": claim.published_json(),
+        "tolerance": claim.tolerance_json(),
+        "unit": claim.unit_json(),
+        "rungs": rungs,
+        "verdict": verdict,
+        "reason": reason,
+        "needs": needs,
+    }
+
+
+def _foreign(claim: Claim, run: RunScope) -> list[str]:
+    """What keeps this run from speaking about the claim at all."""
+    needs = []
+    if run.name is not None and claim.experiment != run.name:
+        needs.append(f"the experiment {claim.experiment}")
+    if claim.scope in LAYER_SCOPES and claim.scope != run.scope:
+        needs.append(f"a run of scope {claim.scope}; this one is of scope {run.scope}")
+    return needs
+
+
+def _rungs(claim: Claim, samples: Samples, run: RunScope) -> dict[str, str | None]:
+    """Label in claims.json to the rung at which open terms are measured (None: every term has its own)."""
+    own = {samples.resolve(term.rung) for e in claim.expressions() for term in e.terms if term.rung is not None}
+    if own:
+        named = {rung.partition(":")[0] for rung in own}
+        return {max(named, key=lambda rung: _LADDER.index(rung) if rung in _LADDER else -1): None}
+    labels: dict[str, str | None] = {label: label for label in known_rungs(samples.rungs())}
+    if claim.analytic is not None and "analytic" in labels:
+        chosen = run.analytic.get(claim.analytic)
+        if chosen is None:
+            del labels["analytic"]
+        else:
+            labels["analytic"] = chosen
+    return labels
+
+
+def _with_hint(needs: str, claim: Claim, samples: Samples) -> str:
+    """A policy that did not run may be a misspelt one that did."""
+    if needs.startswith("a run of the policy "):
+        hint = did_you_mean(needs.removeprefix("a run of the policy "), samples.policies())
+        return f"{needs} ({hint})" if hint else needs
+    return needs
+
+
+def _answer(claim: Claim, samples: Samples, rung: str | None) -> _Answer:
+    if isinstance(claim, (ValueClaim, RatioClaim)):
+        return _number(claim, samples, rung)
+    if isinstance(claim, OrderClaim):
+        return _order(claim, samples, rung)
+    assert isinstance(claim, TrendClaim)
+    return _trend(claim, samples, rung)
+
+
+class _Meter:
+    """Measures the terms of an expression at one rung; remembers the fewest rows behind any of them."""
+
+    def __init__(self, samples: Samples, rung: str | None, where: tuple[tuple[str, float], ...] = ()) -> None:
+        self.samples = samples
+        self.rung = rung
+        self.where = where
+        self.rows: list[int] = []
+
+    def __call__(self, expression: Expression) -> Values:
+        """The point estimate, then the resamples."""
+        return expression.evaluate(self._measure)
+
+    @property
+    def n(self) -> int:
+        return min(self.rows)
+
+    def _measure(self, term: Term) -> Values:
+        placed = Term(
+            term.quantity,
+            term.policy,
+            term.rung if term.rung is not None else self.rung,
+            tuple(sorted({**dict(term.where), **dict(self.where)}.items())),
+        )
+        value, resampled, n = self.samples.measure(placed)
+        self.rows.append(n)
+        return np.concatenate(([value], resampled))
+
+
+def _number(claim: ValueClaim | RatioClaim, samples: Samples, rung: str | None) -> _Answer:
+    assert claim.quantity is not None
+    meter = _Meter(samples, rung)
+    values = meter(claim.quantity) * claim.quantity.to_unit(claim.unit)
+    if not math.isfinite(values[0]):
+        return _Answer(math.nan, None, None, meter.n, "inconclusive", "the expression divides by zero")
+    estimate = interval(float(values[0]), values[1:], samples.unit_count, meter.n)
+    least, most = claim.accepted()
+    unit = "" if claim.unit in ("1", "x") else f" {claim.unit}"
+    accepted = _span(least, most) + unit
+    if estimate.low is None or estimate.high is None:
+        verdict, reason = "inconclusive", f"{estimate.value:.6g}{unit} has no interval; accepted is {accepted}"
+    else:
+        shown = f"95 % interval {estimate.low:.6g} to {estimate.high:.6g}{unit}"
+        if least <= estimate.low and estimate.high <= most:
+            verdict, reason = "confirmed", f"{shown} lies within {accepted}"
+        elif estimate.high < least or estimate.low > most:
+            verdict, reason = "refuted", f"{shown} lies outside {accepted}"
+        else:
+            verdict, reason = "inconclusive", f"{shown} straddles the edge of {accepted}"
+    return _Answer(estimate.value, estimate.low, estimate.high, meter.n, verdict, reason)
+
+
+def _span(least: float, most: float) -> str:
+    if least == -math.inf:
+        return f"at most {most:.6g}"
+    if most == math.inf:
+        return f"at least {least:.6g}"
+    return f"{least:.6g} to {most:.6g}"
+
+
+def _order(claim: OrderClaim, samples: Samples, rung: str | None) -> _Answer:
+    assert claim.quantity is not None
+    meter = _Meter(samples, rung)
+    rows = np.stack([meter(expression) for expression in claim.quantity.ascending()])
+    holds: npt.NDArray[np.bool_] = np.asarray((rows[1:] > rows[:-1]).all(axis=0), dtype=np.bool_)
+    shown = " < ".join(f"{value:.6g}" for value in rows[:, 0])
+    return _probability(bool(holds[0]), holds[1:], rows[:, 1:], samples.unit_count, meter.n, f"order {shown}")
+
+
+def _trend(claim: TrendClaim, samples: Samples, rung: str | None) -> _Answer:
+    assert claim.quantity is not None
+    axis = claim.quantity.over
+    points = _axis(claim.quantity.y, axis, samples, rung)
+    columns, n = [], []
+    for point in points:
+        meter = _Meter(samples, rung, ((axis, point),))
+        columns.append(meter(claim.quantity.y))
+        n.append(meter.n)
+    slopes = theil_sen(points, np.stack(columns, axis=1))
+    signed = slopes if claim.published == "increasing" else -slopes
+    text = f"Theil-Sen slope {slopes[0]:.6g} per unit of {axis} over {len(points)} points"
+    return _probability(bool(signed[0] > 0), signed[1:] > 0, signed[1:], samples.unit_count, min(n), text)
+
+
+def _axis(expression: Expression, axis: str, samples: Samples, rung: str | None) -> list[float]:
+    """The values of the axis that ran."""
+    points: set[float] = set()
+    for term in expression.terms:
+        at = samples.resolve(term.rung if term.rung is not None else str(rung))
+        if not samples.has(term.policy, at):
+            samples.measure(Term(term.quantity, term.policy, at, term.where))
+            raise NotMeasuredError(f"a sweep over {axis}")
+        rows = samples.rows(term.policy, at)
+        if axis not in rows.columns or not np.issubdtype(rows[axis].to_numpy().dtype, np.number):
+            raise NotMeasuredError(f"a sweep over {axis}")
+        points |= {float(value) for value in rows[axis].to_numpy()}
+    if len(points) < 2:
+        raise NotMeasuredError(f"at least two values of {axis}")
+    return sorted(points)
+
+
+def _probability(point: bool, holds: npt.NDArray[np.bool_], behind: Values, units: int, n: int, text: str) -> _Answer:
+    """Verdict of a statement that holds or not in each resample; ``behind`` are the figures it rests on."""
+    if units < 2 or not bool(np.isfinite(behind).all()):
+        word = "holds" if point else "does not hold"
+        return _Answer(float(point), None, None, n, "inconclusive", f"{text}: {word}, without resamples to judge by")
+    share = int(holds.sum()) / len(holds)
+    shown = f"{text}: holds in {100 * share:.6g} % of resamples"
+    if share >= CONFIRM:
+        return _Answer(share, None, None, n, "confirmed", shown)
+    if share <= REFUTE:
+        return _Answer(share, None, None, n, "refuted", shown)
+    return _Answer(share, None, None, n, "inconclusive", shown)
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
