@@ -28,7 +28,7 @@ __all__ = [
 Cycles = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
 
-MESSAGE_CLASSES = ("request", "token", "weight", "prefetch")
+MESSAGE_CLASSES = ("token", "weight", "prefetch")
 
 
 class TopologySpec(Spec):
@@ -123,7 +123,7 @@ class MessageClassSpec(Spec):
 
     vcs: Annotated[Items[Annotated[int, Field(ge=0)]], Field(min_length=1)]
     priority: int = 0
-    waits_for: Items[Literal["request", "token", "weight", "prefetch"]] = ()
+    waits_for: Items[Literal["token", "weight", "prefetch"]] = ()
 
     def problems(self) -> Iterator[Problem]:
         for key in ("vcs", "waits_for"):
@@ -135,7 +135,6 @@ class MessageClassSpec(Spec):
 class MessageClasses(Spec):
     """The classes of messages that a level carries."""
 
-    request: MessageClassSpec
     token: MessageClassSpec
     weight: MessageClassSpec
     prefetch: MessageClassSpec
@@ -168,30 +167,31 @@ class MessageClasses(Spec):
                         "a graph of waits without a cycle",
                         "a cycle over " + ", ".join(members),
                     )
-                continue
-            for other in MESSAGE_CLASSES:
+        names = list(classes)
+        for position, name in enumerate(names):
+            for other in names[position + 1 :]:
                 shared = sorted(set(classes[name].vcs) & set(classes[other].vcs))
-                if other in seen and shared:
+                if shared:
+                    waits = other in reachable[name] or name in reachable[other]
                     yield Problem(
                         (name, "vcs"),
-                        f"VCs that {other!r}, which it waits for, does not use",
+                        f"VCs that {other!r} does not use" + (": one waits for the other" if waits else ""),
                         f"the shared VCs {', '.join(map(str, shared))}",
                     )
 
 
 def default_message_classes(num_vcs: int) -> dict[str, Any]:
-    """The classes of a level that names none, for at least four VCs.
+    """The classes of a level that names none, for at least three VCs.
 
-    One VC each for ``request`` (the first) and ``prefetch`` (the last); ``token`` and ``weight`` share out the rest in
-    equal parts, ``weight`` getting the odd one. Tokens hold their buffer until weights come, requests until the memory
-    node can send: hence the waits. Priorities fall from request over token and weight to prefetch.
+    The last VC is for ``prefetch`` (and copies between memories); ``token`` and ``weight`` share out the rest in equal
+    parts, ``weight`` getting the odd one. Tokens hold their buffers until weights come: hence the wait. Priorities fall
+    from token over weight to prefetch.
     """
     if num_vcs < len(MESSAGE_CLASSES):
         raise ValueError(f"the default message classes need {len(MESSAGE_CLASSES)} VCs, not {num_vcs}")
-    split = 1 + (num_vcs - 2) // 2
+    split = (num_vcs - 1) // 2
     return {
-        "request": {"vcs": [0], "priority": 3, "waits_for": ["weight", "prefetch"]},
-        "token": {"vcs": list(range(1, split)), "priority": 2, "waits_for": ["request", "weight"]},
+        "token": {"vcs": list(range(split)), "priority": 2, "waits_for": ["weight"]},
         "weight": {"vcs": list(range(split, num_vcs - 1)), "priority": 1, "waits_for": []},
         "prefetch": {"vcs": [num_vcs - 1], "priority": 0, "waits_for": []},
     }
@@ -212,7 +212,7 @@ class LevelSpec(NetworkSpec):
         if not isinstance(value, Mapping) or value.get("message_classes") is not None:
             return value
         num_vcs: Any = value.get("num_vcs")
-        # Too few VCs are reported by `problems`; four classes on VC 0..3 let the other checks go on.
+        # Too few VCs are reported by `problems`; three classes on VC 0..2 let the other checks go on.
         enough = type(num_vcs) is int and num_vcs >= len(MESSAGE_CLASSES)
         derived = default_message_classes(num_vcs if enough else len(MESSAGE_CLASSES))
         return {**value, "message_classes": derived}

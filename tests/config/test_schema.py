@@ -95,7 +95,7 @@ assumed: [compute.rte]
         ("shape: [4, 4]", "shape: 4", "f.yaml:1:50: levels.package.topology.shape: expected a list, got 4"),
         ("shape: [4, 4]", "shpe: [4, 4]", "f.yaml:1:30: levels.package.topology: expected the key 'shape', got no such key"),
         ("{kind: mesh, shape: [4, 4]}", "mesh", "f.yaml:1:30: levels.package.topology: expected a mapping with 'kind' ('mesh'), got 'mesh'"),
-        ("num_vcs: 4", "num_vcs: 3", "f.yaml:1:82: levels.package.num_vcs: expected at least 4 VCs, one for each of the message classes request, token, weight, prefetch, got 3; or write message_classes out"),
+        ("num_vcs: 4", "num_vcs: 2", "f.yaml:1:82: levels.package.num_vcs: expected at least 3 VCs, one for each of the message classes token, weight, prefetch, got 2; or write message_classes out"),
         ("num_vcs: 4", "num_vcs: 4.0", "f.yaml:1:82: levels.package.num_vcs: expected an integer, got 4.0"),
         ("num_vcs: 4", "num_vcs: true", "f.yaml:1:82: levels.package.num_vcs: expected an integer, got true"),
         ("all}, compute", "16}, compute", "f.yaml:3:26: endpoints.expert.at.package: expected routers of level 'package', which has 0 to 15, got router 16"),
@@ -140,29 +140,31 @@ def test_both_compute_and_memory() -> None:
     ]
 
 
-CLASSES = "message_classes: {{request: {{vcs: [{r}], waits_for: [{rw}]}}, token: {{vcs: [{t}], waits_for: [{tw}]}}, weight: {{vcs: [{w}], waits_for: [{ww}]}}, prefetch: {{vcs: [{p}]}}}}"
+CLASSES = "message_classes: {{token: {{vcs: [{t}], waits_for: [{tw}]}}, weight: {{vcs: [{w}], waits_for: [{ww}]}}, prefetch: {{vcs: [{p}]}}}}"
 
 
 def with_classes(**parts: str) -> str:
-    default = {"r": "0", "rw": "weight", "t": "1", "tw": "request", "w": "2", "ww": "", "p": "3"}
+    default = {"t": "1", "tw": "weight", "w": "2", "ww": "", "p": "3"}
     return HARDWARE.replace("clock: 1 GHz", "clock: 1 GHz, " + CLASSES.format(**{**default, **parts}))
 
 
 def test_message_classes() -> None:
-    spec = validate(HardwareSpec, parse_yaml(with_classes(p="2")))
-    assert spec.levels["package"].message_classes.prefetch.vcs == (2,)
+    spec = validate(HardwareSpec, parse_yaml(with_classes(p="0")))
+    assert spec.levels["package"].message_classes.prefetch.vcs == (0,)
     assert [line.split(": ", 2)[2] for line in findings(with_classes(ww="token"))] == [
-        "expected a graph of waits without a cycle, got a cycle over request, token, weight"
+        "expected a graph of waits without a cycle, got a cycle over token, weight"
     ]
-    # token waits for request and, through it, for weight
     assert [line.split(": ", 2)[1:] for line in findings(with_classes(t="2"))] == [
         [
             "levels.package.message_classes.token.vcs",
-            "expected VCs that 'weight', which it waits for, does not use, got the shared VCs 2",
+            "expected VCs that 'weight' does not use: one waits for the other, got the shared VCs 2",
         ]
     ]
+    assert [line.split(": ", 2)[2] for line in findings(with_classes(p="2"))] == [
+        "expected VCs that 'prefetch' does not use, got the shared VCs 2"
+    ]
     assert "expected a VC below num_vcs = 4, got 4" in findings(with_classes(p="4"))[0]
-    assert "expected one of request, token, weight, prefetch, got 'wait'" in findings(with_classes(tw="wait"))[0]
+    assert "expected one of token, weight, prefetch, got 'wait'" in findings(with_classes(tw="wait"))[0]
 
 
 @given(st.integers(len(MESSAGE_CLASSES), 64))
@@ -171,9 +173,9 @@ def test_default_classes_use_every_vc_once(num_vcs: int) -> None:
     assert sorted(vc for spec in classes.values() for vc in spec.vcs) == list(range(num_vcs))
 
 
-def test_default_classes_need_four_vcs() -> None:
-    with pytest.raises(ValueError, match="need 4 VCs"):
-        default_message_classes(3)
+def test_default_classes_need_three_vcs() -> None:
+    with pytest.raises(ValueError, match="need 3 VCs"):
+        default_message_classes(2)
 
 
 EXPERIMENT: dict[str, Any] = {
