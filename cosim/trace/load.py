@@ -1,0 +1,165 @@
+"""`load`: a recording by path or shipped name, its format told from its content."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from cosim.trace import adapters, shipped
+from cosim.trace.csvfile import read_csv, save_csv
+from cosim.trace.jsonl import read_jsonl, save_jsonl
+from cosim.trace.limits import ReadLimits
+from cosim.trace.npz import read_npz, save_npz
+from cosim.trace.options import ReadOptions
+from cosim.trace.parquet import read_parquet, save_parquet
+from cosim.trace.problems import TraceError, did_you_mean
+from cosim.trace.routing import RoutingTrace
+from cosim.trace.scores import attach_scores
+
+_HEAD_BYTES = 65536
+_READERS: Mapping[str, Callable[[Path, ReadOptions], RoutingTrace]] = {
+    "npz": read_npz,
+    "parquet": read_parquet,
+    "csv": read_csv,
+    "jsonl": read_jsonl,
+}
+_WRITERS: Mapping[str, Callable[[RoutingTrace, Path], None]] = {
+    "npz": save_npz,
+    "parquet": save_parquet,
+    "csv": save_csv,
+    "jsonl": save_jsonl,
+}
+_REFUSED = (
+    (b"\x1f\x8b", "gzip data: unpack the file first"),
+    (b"BZh", "bzip2 data: unpack the file first"),
+    (b"\x28\xb5\x2f\xfd", "zstd data: unpack the file first"),
+    (b"\x93NUMPY", "a bare .npy array: save it as npz with the key `ids` (numpy.savez)"),
+    (b"\x89HDF", "HDF5 is not read"),
+    (b"\x80", "a pickle: pickles can run code and are never opened"),
+)
+
+
+def formats() -> list[str]:
+    """Names `load(format=…)` knows: built-in ones, then adapters."""
+    return [*_READERS, *(name for name in adapters.names() if name not in _READERS)]
+
+
+def load(
+    path_or_name: str | os.PathLike[str],
+    format: str | None = None,
+    *,
+    experts: int | None = None,
+    phase: str | None = None,
+    provenance: str | None = None,
+    scores: str | os.PathLike[str] | None = None,
+    limits: ReadLimits | None = None,
+) -> RoutingTrace:
+    """Loads a routing trace.
+
+    Args:
+        path_or_name: a file, or the name of a shipped trace (`sample`).
+        format: one of `formats()`; told from the content when None.
+        experts: experts per layer of the model, where the file does not say.
+        phase: `prefill` or `decode` for all rows, where the file records requests but no phase.
+        provenance: `recorded`, `synthetic` or `fitted(<source>)`, where the file does not say; a file that says nothing
+            counts as recorded.
+        scores: npz with router scores of some requests (see `attach_scores`).
+        limits: how much the file may ask of the reader.
+
+    Returns:
+        The validated trace. Nothing in it was repaired: traps (padding, warm-up rows, …) are for `traps.find` to name.
+
+    Raises:
+        TraceError: naming file, place and every problem. A file is never executed (no pickle).
+    """
+    path, name = _resolve(path_or_name)
+    options = ReadOptions(experts, phase, provenance, limits or ReadLimits())
+    chosen = _sniff(path) if format is None else format
+    if chosen not in formats():
+        raise TraceError(
+            str(path),
+            [f"format: expected one of {', '.join(formats())}, got {chosen!r}{did_you_mean(chosen, formats())}"],
+        )
+    try:
+        reader = _READERS.get(chosen) or adapters.adapter(chosen).read
+        trace = reader(path, options)
+        scores_path = Path(scores) if scores is not None else (shipped.scores_file(name) if name else None)
+        return trace if scores_path is None else attach_scores(trace, scores_path, options)
+    except OSError as error:
+        raise TraceError(str(error.filename or path), [f"cannot be read: {error.strerror or error}"]) from error
+
+
+def save(trace: RoutingTrace, path: str | os.PathLike[str], format: str | None = None) -> None:
+    """Writes a trace as npz, Parquet, CSV or JSONL; `load` reads back the same values.
+
+    Text forms keep values, not widths: a float16 weight comes back as the same number in float32.
+
+    Args:
+        trace: what to write.
+        path: the file; an existing one is replaced only when the new one is whole.
+        format: one of npz, parquet, csv, jsonl; told from the suffix when None.
+
+    Raises:
+        TraceError: on an unknown format or a trace the format cannot hold.
+    """
+    target = Path(path)
+    chosen = target.suffix.lstrip(".").lower() if format is None else format
+    if chosen not in _WRITERS:
+        raise TraceError(
+            str(target),
+            [f"format: expected one of {', '.join(_WRITERS)}, got {chosen!r}{did_you_mean(chosen, _WRITERS)}"],
+        )
+    partial = target.with_name(target.name + ".partial")
+    try:
+        _WRITERS[chosen](trace, partial)
+        partial.replace(target)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _resolve(path_or_name: str | os.PathLike[str]) -> tuple[Path, str | None]:
+    """The file, and the name of the shipped trace if it is one. A bare word is a shipped name before it is a file."""
+    text = os.fspath(path_or_name)
+    bare = isinstance(path_or_name, str) and Path(text).name == text and not Path(text).suffix
+    if bare and text in shipped.names():
+        return shipped.folder() / f"{text}.npz", text
+    path = Path(text)
+    if path.is_file():
+        return path, None
+    if path.is_dir():
+        raise TraceError(text, ["a folder, expected a file"])
+    known = shipped.names()
+    hint = f"; shipped traces: {', '.join(known)}{did_you_mean(text, known)}" if bare else ""
+    raise TraceError(text, [f"no such file{hint}"])
+
+
+def _sniff(path: Path) -> str:
+    source = str(path)
+    try:
+        with path.open("rb") as stream:
+            head = stream.read(_HEAD_BYTES)
+    except OSError as error:
+        raise TraceError(source, [f"cannot be read: {error.strerror or error}"]) from error
+    if not head:
+        raise TraceError(source, ["an empty file"])
+    for name in adapters.names():
+        if adapters.adapter(name).sniff(path, head):
+            return name
+    if head.startswith(b"PK\x03\x04"):
+        return "npz"
+    if head.startswith(b"PAR1"):
+        return "parquet"
+    for magic, text in _REFUSED:
+        if head.startswith(magic):
+            raise TraceError(source, [text])
+    if b"\x00" in head:
+        raise TraceError(source, ["binary data in no format known here; --format forces one"])
+    body = head.lstrip(b"\xef\xbb\xbf \t\r\n")
+    if body.startswith(b"{"):
+        return "jsonl"
+    if body.startswith(b"["):
+        raise TraceError(source, ["a JSON list: expected JSON lines (one object per line), or force a format"])
+    if b"," in body:
+        return "csv"
+    raise TraceError(source, [f"in no format known here ({', '.join(formats())})"])
