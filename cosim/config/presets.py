@@ -37,7 +37,8 @@ def _shipped(kind: str) -> dict[str, Path]:
     if not folder.is_dir():
         return {}
     files = sorted(path for path in folder.iterdir() if path.suffix in KINDS[kind] and path.is_file())
-    return {path.stem: path for path in files}
+    # `name_scores.npz` belongs to the trace `name`: it is no trace of its own.
+    return {path.stem: path for path in files if not (kind == "traces" and path.stem.endswith("_scores"))}
 
 
 def names(kind: str) -> list[str]:

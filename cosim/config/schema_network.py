@@ -104,15 +104,15 @@ class NetworkSpec(Spec):
 
     topology: Topology
     routing: RoutingSpec
-    num_vcs: Annotated[int, Field(ge=1, le=64)]
-    vc_buf_size: Positive
+    num_vcs: Annotated[int, Field(ge=1, le=32)]
+    vc_buf_size: Annotated[int, Field(ge=1, le=65536)]
     routing_delay: Cycles = 1
     vc_alloc_delay: Positive = 1
     sw_alloc_delay: Positive = 1
     st_prepare_delay: Cycles = 0
     st_final_delay: Positive = 1
     credit_delay: Cycles = 1
-    link_latency: Positive = 1
+    link_latency: Annotated[int, Field(ge=1, le=1_000_000)] = 1
     vc_allocator: Literal["islip"] = "islip"
     sw_allocator: Literal["islip"] = "islip"
     alloc_iters: Positive = 1

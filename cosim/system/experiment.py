@@ -1,0 +1,67 @@
+"""Experiments and systems as the simulator needs them: every check of the file and of the hardware, all at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cosim.config.errors import ConfigError, ConfigErrors
+from cosim.config.load import Loaded, load_experiment, load_hardware
+from cosim.config.loader import Document
+from cosim.config.schema_experiment import ExperimentSpec
+from cosim.config.units import BYTES, format_quantity
+from cosim.system.system import System, hardware_findings
+
+__all__ = ["LoadedExperiment", "load_system", "open_experiment"]
+
+
+@dataclass(frozen=True)
+class LoadedExperiment:
+    """A checked experiment with its built system; ``document`` knows the place of every key."""
+
+    spec: ExperimentSpec
+    system: System
+    document: Document
+
+
+def load_system(reference: str | Mapping[str, Any], options: Iterable[str] = ()) -> System:
+    """The system of a hardware file by shipped name or path, or of a mapping; ``options`` are texts of ``-o``.
+
+    Raises:
+        ConfigErrors: every error of the file, the options and the hardware.
+    """
+    loaded = load_hardware(reference, options)
+    return System.build(loaded.spec, loaded.document)
+
+
+def open_experiment(reference: str | Mapping[str, Any], options: Iterable[str] = ()) -> LoadedExperiment:
+    """An experiment by shipped name or path, or as a mapping, with its system built.
+
+    Raises:
+        ConfigErrors: every error of the experiment, its files, the options, the hardware, and what does not fit.
+    """
+    loaded = load_experiment(reference, options, checks=[hardware_findings])
+    misfits = list(_misfits(loaded))
+    if misfits:
+        raise ConfigErrors(misfits)
+    system = System.build(loaded.spec.system, loaded.document, ("system",))
+    return LoadedExperiment(loaded.spec, system, loaded.document)
+
+
+def _misfits(loaded: Loaded[ExperimentSpec]) -> Iterator[ConfigError]:
+    """Model against system: both figures named."""
+    model, system, document = loaded.spec.workload.model, loaded.spec.system, loaded.document
+    for kind in ("compute", "memory"):
+        if not any(endpoint.kind == kind for endpoint in system.endpoints.values()):
+            yield document.error(("system", "endpoints"), f"an endpoint with {kind}", "none")
+    if not system.tiers:
+        yield document.error(("system",), "at least one tier to hold the experts", "none")
+        return
+    name, tier = max(system.tiers.items(), key=lambda item: item[1].capacity)
+    if model.expert_bytes > tier.capacity:
+        yield document.error(
+            ("system", "tiers", name, "capacity"),
+            f"room for an expert of {model.name or 'the model'}, {format_quantity(model.expert_bytes, BYTES)}",
+            f"{format_quantity(tier.capacity, BYTES)} in the largest tier {name!r}",
+        )

@@ -1,0 +1,46 @@
+"""What a memory node offers: peak bandwidth and capacity, from its standard."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from cosim.config.schema_hardware import MemorySpec
+
+__all__ = ["MemoryFigures", "memory_figures"]
+
+
+@dataclass(frozen=True)
+class MemoryFigures:
+    """Of one memory node, all its channels together.
+
+    Attributes:
+        peak_Bps: data-bus rate, bytes per second.
+        capacity_bytes: bytes of all banks.
+        access_bytes: bytes of one burst.
+    """
+
+    peak_Bps: Fraction
+    capacity_bytes: int
+    access_bytes: int
+
+
+def memory_figures(spec: MemorySpec) -> MemoryFigures:
+    """The figures of a node with ``spec``'s preset and number of channels.
+
+    Peak is rate × data-bus width × pseudo-channels × channels, capacity the product of the levels of the organisation.
+
+    Raises:
+        ValueError: an unknown preset or timing, a contradictory timing; every finding in the text.
+    """
+    # The room of memory stays unloaded until a system with memory is built.
+    from cosim.mem.standards import load_standard  # type: ignore[import-not-found,unused-ignore]
+
+    standard = load_standard(spec.preset, spec.values, spec.timing)
+    organisation = standard.organisation
+    bits_per_s = standard.rate_MTps * 1_000_000 * organisation.dq_bits * organisation.pseudo_channels
+    return MemoryFigures(
+        peak_Bps=Fraction(bits_per_s) / 8 * spec.channels,
+        capacity_bytes=organisation.channel_bytes * spec.channels,
+        access_bytes=organisation.access_bytes,
+    )
