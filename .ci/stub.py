@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import difflib
+import re
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 STUB = Path(__file__).parents[1] / "cosim" / "_core.pyi"
+# pybind11 gives its containers no type arguments
+ARGUMENTS = {"dict": "dict[str, typing.Any]", "list": "list[typing.Any]", "tuple": "tuple[typing.Any, ...]"}
 
 
 def generate() -> str:
@@ -19,6 +22,8 @@ def generate() -> str:
             check=True,
         )
         written = Path(folder) / "cosim" / "_core.pyi"
+        bare = re.compile(r"(?<=: |> )(dict|list|tuple)(?=[,:)]| =)")
+        written.write_text(bare.sub(lambda match: ARGUMENTS[match[1]], written.read_text()))
         for command in (["check", "--fix-only", "--quiet"], ["format", "--quiet"]):
             subprocess.run(["ruff", *command, "--config", str(STUB.parents[1] / "pyproject.toml"), written], check=True)
         return written.read_text()
