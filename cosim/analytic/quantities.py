@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from cosim.analytic.interface import STAGES
 from cosim.config.units import BYTES, ENERGY, TIME, Dimension
@@ -36,7 +36,7 @@ class Quantity:
     column: str
     unit: str
     scale: float
-    dimension: Dimension | None
+    dimension: Dimension | None = field(compare=False)
 
     @property
     def name(self) -> str:

@@ -260,7 +260,7 @@ class OrderClaim(Claim):
         return {"bootstrap_p": 0.95}
 
     def published_json(self) -> Any:
-        return None if self.quantity is None else self.quantity.model_dump(exclude_none=True)
+        return None if self.quantity is None else self.quantity.model_dump(mode="json", exclude_none=True)
 
 
 class TrendQuantity(Spec):

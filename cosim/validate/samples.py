@@ -8,9 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 import pandas as pd
 
+from cosim.analytic.interface import STAGES
 from cosim.analytic.table import FigureTable
 from cosim.validate.expression import Term
 from cosim.validate.statistics import (
+    RESAMPLES,
     FloatArray,
     IntArray,
     Interval,
@@ -128,6 +130,18 @@ class Samples:
         value, resampled, n = self.measure(term)
         return interval(value, resampled, self.unit_count, n)
 
+    def stage_differences(self, policy: str, rung: str, against: str) -> dict[str, float]:
+        """Mean of each stage at ``rung`` less that at ``against``, ns; stages that neither has are left out."""
+        here, there = self.rows(policy, rung), self.rows(policy, against)
+        found = {}
+        for stage in STAGES:
+            column = f"{stage}_fs"
+            if column in here.columns and column in there.columns:
+                a, b = here[column].to_numpy(), there[column].to_numpy()
+                if bool(a.any()) or bool(b.any()):
+                    found[stage] = (sum(a.tolist()) - sum(b.tolist())) / len(a) * 1e-6
+        return found
+
     def _measure(self, term: Term) -> tuple[float, FloatArray, int]:
         assert term.rung is not None
         rung = self.resolve(term.rung)
@@ -182,7 +196,7 @@ class Samples:
             raise NotMeasuredError(f"figures of {term} in the table {self.figures[rung].name}")
         for figure in self.figures[rung].figures:
             if figure.policy == term.policy and figure.layer == layer and figure.quantity == term.quantity:
-                nothing = np.full(len(resample_weights(self.unit_count)), math.nan)
+                nothing = np.full(RESAMPLES, math.nan)
                 return figure.value, nothing, 1
         raise NotMeasuredError(f"figures of {term} in the table {self.figures[rung].name}")
 

@@ -87,7 +87,10 @@ def _judge(claim: Claim, samples: Samples, run: RunScope) -> dict[str, Any]:
                 needs = []
         if answer is not None:
             verdict = answer.verdict
-            reason = f"{answer.reason} at {list(rungs)[-1]}"
+            label = list(rungs)[-1]
+            reason = f"{answer.reason} at {label}"
+            if verdict == "refuted":
+                reason += _stage_at_fault(claim, samples, run, label)
         elif not needs:
             needs = ["a run at one of the rungs analytic, link, flit"]
     if verdict == "not_testable":
@@ -132,6 +135,24 @@ def _rungs(claim: Claim, samples: Samples, run: RunScope) -> dict[str, str | Non
         else:
             labels["analytic"] = chosen
     return labels
+
+
+def _stage_at_fault(claim: Claim, samples: Samples, run: RunScope, label: str) -> str:
+    """Which stage departs most from the analytical model, where a claim on time was refuted by simulation."""
+    analytic = run.analytic.get(claim.analytic, "") if claim.analytic is not None else "analytic"
+    policies = dict.fromkeys(
+        term.policy for e in claim.expressions() for term in e.terms if term.quantity.column.endswith("_fs")
+    )
+    found = [
+        (abs(difference), stage, policy, difference)
+        for policy in policies
+        if label != "analytic" and samples.has(policy, label) and samples.has(policy, analytic)
+        for stage, difference in samples.stage_differences(policy, label, analytic).items()
+    ]
+    if not found:
+        return ""
+    _, stage, policy, difference = max(found)
+    return f"; the stage farthest from the analytical model is {stage} of {policy}, by {difference:+.6g} ns"
 
 
 def _with_hint(needs: str, claim: Claim, samples: Samples) -> str:
