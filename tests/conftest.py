@@ -8,6 +8,13 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# The same examples every time and no limit on time, so that a busy machine fails nothing;
+# `pytest --hypothesis-profile=explore` draws new ones.
+settings.register_profile("same", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("explore", settings.get_profile("same"), derandomize=False)
+settings.load_profile("same")
 
 PUBLIC_TRACES = "COSIM_PUBLIC_TRACES"
 CHECKSUMS = Path(__file__).parent / "reference" / "public_traces" / "sha256sums.txt"
