@@ -65,10 +65,18 @@ class Spec(BaseModel):
         try:
             spec = handler(value)
         except PydanticValidationError as error:
-            problems = list(cls.salvage(value)) if isinstance(value, Mapping) else []
+            details = error.errors(include_url=False)
+            unknown = {detail["loc"] for detail in details if detail["type"] == "extra_forbidden"}
+            if not isinstance(value, Mapping):
+                raise
+            if len(unknown) == len(details) and all(len(loc) == 1 for loc in unknown):
+                # Unknown keys alone hinder no check: look at the rest without them.
+                problems = list(handler({key: part for key, part in value.items() if (key,) not in unknown}).problems())
+            else:
+                problems = list(cls.salvage(value))
             if not problems:
                 raise
-            found = [_again(detail) for detail in error.errors(include_url=False)]
+            found = [_again(detail) for detail in details]
         else:
             problems, found = list(spec.problems()), []
         found += [
