@@ -26,7 +26,7 @@ def binding_constraints(commands: Mapping[str, Any], standard: Standard) -> dict
     Returns:
         ticks per constraint name, largest first.
     """
-    ticks = np.asarray(commands["tick"], dtype=np.int64).tolist()
+    ticks: list[int] = np.asarray(commands["tick"], dtype=np.int64).tolist()
     names = list(commands["command"])
     keys = ("pseudo_channel", "stack_id", "bank_group", "bank")
     columns = [np.asarray(commands[k], dtype=np.int64).tolist() for k in keys]

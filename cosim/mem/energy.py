@@ -47,4 +47,5 @@ def energy_frame(
         ("precharge standby", figures["precharge_standby_mW"] * closed_ticks * tick_ns, ["precharge_standby_mW"]),
     ]
     rows = [(name, energy, any(f in standard.assumed for f in used)) for name, energy, used in parts]
-    return pd.DataFrame(rows, columns=["component", "energy_pJ", "assumed"])
+    frame: pd.DataFrame = pd.DataFrame(rows, columns=["component", "energy_pJ", "assumed"])
+    return frame

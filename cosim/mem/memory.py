@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -112,7 +112,8 @@ class Memory:
 
     def constraint_table(self) -> pd.DataFrame:
         """Every ordered pair of commands with its minimum distance: from, to, scope, ticks, window, names."""
-        return pd.DataFrame(self.standard.table())
+        table: pd.DataFrame = pd.DataFrame(self.standard.table())
+        return table
 
     def run_requests(self, frame: pd.DataFrame, commands: bool = False) -> MemoryRun:
         """Plays requests through an empty memory, starting at cycle 0.
@@ -149,6 +150,10 @@ class Memory:
         return MemoryRun(self, frame, columns["op"], replay, config.pseudo_channels, commands)
 
 
+def _categorical(codes: npt.NDArray[np.uint8], names: Sequence[str]) -> pd.Categorical[str]:
+    return pd.Categorical.from_codes(codes.astype(np.int64), categories=pd.Index(list(names)))
+
+
 class MemoryRun:
     """What `Memory.run_requests` found.
 
@@ -183,14 +188,14 @@ class MemoryRun:
         accept: the first burst enters its queue; issue: its column command; done: the last burst's last beat.
         row_result: "hit", "miss", "conflict", "forwarded" (from the write queue) or "coalesced", of the first burst.
         """
-        out = self._frame.copy()
+        out: pd.DataFrame = self._frame.copy()
         done = self._replay.done_tick()
         out["accept_cycle"] = self._cycles(self._replay.accept_tick())
         out["issue_cycle"] = self._cycles(self._replay.issue_tick())
         out["done_cycle"] = self._cycles(done)
         tick = self.memory.standard.tick_fs
         out["done_fs"] = done * tick.numerator // tick.denominator
-        out["row_result"] = pd.Categorical.from_codes(self._replay.row_result(), categories=list(_ROW_RESULTS))
+        out["row_result"] = _categorical(self._replay.row_result(), _ROW_RESULTS)
         return out
 
     @cached_property
@@ -207,10 +212,11 @@ class MemoryRun:
             raise ValueError("this run kept no command trace; use run_requests(frame, commands=True)")
         raw = self._replay.commands()
         out = pd.DataFrame({"cycle": self._cycles(raw["tick"]), "slot": raw["tick"]})
-        out["command"] = pd.Categorical.from_codes(raw["command"], categories=list(COMMANDS))
+        out["command"] = _categorical(raw["command"], COMMANDS)
         for name in ("channel", "pseudo_channel", "stack_id", "bank_group", "bank", "row", "column"):
             out[name] = raw[name]
-        return out.sort_values(["slot", "channel"], kind="stable", ignore_index=True)
+        ordered: pd.DataFrame = out.sort_values(["slot", "channel"], kind="stable", ignore_index=True)
+        return ordered
 
     @property
     def total_cycles(self) -> int | float:
@@ -252,23 +258,22 @@ class MemoryRun:
     def banks(self) -> pd.DataFrame:
         """Per bank: bytes, commands, row results, busy cycles (from ACT to the end of the precharge, and refreshes)."""
         organisation = self.memory.standard.organisation
-        names = ("bytes", "ACT", "PRE", "RD", "WR", "REF", "row_hits", "row_misses", "row_conflicts", "busy_cycles")
-        rows: list[tuple[Any, ...]] = []
+        per_stack = organisation.bank_groups * organisation.banks_per_group
+        parts: list[pd.DataFrame] = []
         for channel in range(self.memory.options.channels):
-            for pc, bank, *values in self._replay.banks(channel):
-                per_stack = organisation.bank_groups * organisation.banks_per_group
-                rows.append(
-                    (
-                        channel,
-                        pc,
-                        bank // per_stack,
-                        bank // organisation.banks_per_group % organisation.bank_groups,
-                        bank % organisation.banks_per_group,
-                        *values,
-                    )
-                )
-        out = pd.DataFrame(rows, columns=["channel", "pseudo_channel", "stack_id", "bank_group", "bank", *names])
-        out["busy_cycles"] = self._cycles(out["busy_cycles"].to_numpy())
+            columns = dict(self._replay.banks(channel))
+            index = np.arange(len(columns["bytes"]))
+            bank = index % organisation.banks
+            where = {
+                "channel": np.full(len(index), channel),
+                "pseudo_channel": index // organisation.banks,
+                "stack_id": bank // per_stack,
+                "bank_group": bank // organisation.banks_per_group % organisation.bank_groups,
+                "bank": bank % organisation.banks_per_group,
+            }
+            busy = columns.pop("busy_ticks")
+            parts.append(pd.DataFrame({**where, **columns, "busy_cycles": self._cycles(busy)}))
+        out: pd.DataFrame = pd.concat(parts, ignore_index=True)
         return out
 
     @cached_property
@@ -293,7 +298,8 @@ class MemoryRun:
             for channel in range(self.memory.options.channels)
             for pc in range(self._pseudo_channels)
         ]
-        return pd.DataFrame(rows, columns=["channel", "pseudo_channel", "refreshes"])
+        counted: pd.DataFrame = pd.DataFrame(rows, columns=["channel", "pseudo_channel", "refreshes"])
+        return counted
 
     @cached_property
     def energy(self) -> pd.DataFrame:
@@ -322,7 +328,8 @@ class MemoryRun:
         booked = binding_constraints(raw, self.memory.standard)
         total = sum(booked.values())
         rows = [(name, ticks / total) for name, ticks in booked.items()] if total else []
-        return pd.DataFrame(rows, columns=["constraint", "share"])
+        shares: pd.DataFrame = pd.DataFrame(rows, columns=["constraint", "share"])
+        return shares
 
     @property
     def bound_by(self) -> str:

@@ -1,5 +1,6 @@
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
+#include <pybind11/typing.h>
 
 #include <optional>
 
@@ -14,20 +15,23 @@ namespace {
 namespace py = pybind11;
 using namespace cosim::mem;
 
+using Columns = py::typing::Dict<py::str, py::array>;
+using Counts = py::typing::Dict<py::str, py::int_>;
+
 template <class T>
 py::array_t<T> column(const std::vector<T>& values) {
   return py::array_t<T>(static_cast<py::ssize_t>(values.size()), values.data());
 }
 
 template <class T>
-std::vector<T> vector_of(const py::dict& table, const char* name) {
+std::vector<T> vector_of(const Columns& table, const char* name) {
   if (!table.contains(name)) return {};
   const auto array = py::array_t<T, py::array::c_style | py::array::forcecast>::ensure(table[name]);
   if (!array) throw py::type_error(std::string("column ") + name + " is not an array of numbers");
   return std::vector<T>(array.data(), array.data() + array.size());
 }
 
-RequestTable table_of(const py::dict& d) {
+RequestTable table_of(const Columns& d) {
   RequestTable t;
   t.arrive_tick = vector_of<std::int64_t>(d, "arrive_tick");
   t.op = vector_of<std::uint8_t>(d, "op");
@@ -45,7 +49,7 @@ RequestTable table_of(const py::dict& d) {
 
 // Commands as columns; bank -1 (all banks) stays -1 in every level below the pseudo-channel.
 template <class Get>
-py::dict command_columns(std::size_t n, const ChannelConfig& config, Get get) {
+Columns command_columns(std::size_t n, const ChannelConfig& config, Get get) {
   std::vector<std::int64_t> tick(n);
   std::vector<std::uint8_t> command(n);
   std::vector<std::int32_t> channel(n), pc(n), sid(n), bg(n), bank(n), row(n), col(n);
@@ -62,7 +66,7 @@ py::dict command_columns(std::size_t n, const ChannelConfig& config, Get get) {
     row[i] = l.command.row;
     col[i] = l.command.column;
   }
-  py::dict d;
+  Columns d;
   d["tick"] = column(tick);
   d["command"] = column(command);
   d["channel"] = column(channel);
@@ -75,9 +79,9 @@ py::dict command_columns(std::size_t n, const ChannelConfig& config, Get get) {
   return d;
 }
 
-py::dict counters_of(const Controller& c) {
+Counts counters_of(const Controller& c) {
   const ChannelCounters& k = c.counters();
-  py::dict d;
+  Counts d;
   d["asked"] = k.asked;
   d["served_reads"] = k.served_reads;
   d["served_writes"] = k.served_writes;
@@ -92,16 +96,54 @@ py::dict counters_of(const Controller& c) {
   return d;
 }
 
-py::list banks_of(const Controller& c, std::int64_t tick) {
-  py::list rows;
-  for (int pc = 0; pc < c.config().pseudo_channels; ++pc) {
-    for (int b = 0; b < c.config().banks(); ++b) {
-      const BankCounters k = c.bank_counters(pc, b, tick);
-      rows.append(py::make_tuple(pc, b, k.bytes, k.act, k.pre, k.rd, k.wr, k.ref, k.row_hits, k.row_misses,
-                                 k.row_conflicts, k.busy_ticks));
+// One entry per bank, pseudo-channel by pseudo-channel.
+Columns banks_of(const Controller& c, std::int64_t tick) {
+  const std::array<std::pair<const char*, std::int64_t BankCounters::*>, 10> fields = {{
+      {"bytes", &BankCounters::bytes},
+      {"ACT", &BankCounters::act},
+      {"PRE", &BankCounters::pre},
+      {"RD", &BankCounters::rd},
+      {"WR", &BankCounters::wr},
+      {"REF", &BankCounters::ref},
+      {"row_hits", &BankCounters::row_hits},
+      {"row_misses", &BankCounters::row_misses},
+      {"row_conflicts", &BankCounters::row_conflicts},
+      {"busy_ticks", &BankCounters::busy_ticks},
+  }};
+  Columns d;
+  for (const auto& [name, member] : fields) {
+    std::vector<std::int64_t> values;
+    for (int pc = 0; pc < c.config().pseudo_channels; ++pc) {
+      for (int b = 0; b < c.config().banks(); ++b) values.push_back(c.bank_counters(pc, b, tick).*member);
     }
+    d[name] = column(values);
   }
-  return rows;
+  return d;
+}
+
+Columns take_completions(Controller& c) {
+  const std::size_t n = c.completions.size();
+  std::vector<std::uint64_t> tag(n);
+  std::vector<std::int64_t> issue(n), done(n);
+  std::vector<std::uint8_t> pc(n), op(n), result(n);
+  for (std::size_t i = 0; i < n; ++i) {
+    const Completion& k = c.completions[i];
+    tag[i] = k.tag;
+    issue[i] = k.issue_tick;
+    done[i] = k.done_tick;
+    pc[i] = k.pc;
+    op[i] = static_cast<std::uint8_t>(k.op);
+    result[i] = static_cast<std::uint8_t>(k.row_result);
+  }
+  c.completions.clear();
+  Columns d;
+  d["tag"] = column(tag);
+  d["issue_tick"] = column(issue);
+  d["done_tick"] = column(done);
+  d["pseudo_channel"] = column(pc);
+  d["op"] = column(op);
+  d["row_result"] = column(result);
+  return d;
 }
 
 void register_config(py::module_& m) {
@@ -223,20 +265,11 @@ void register_controller(py::module_& m) {
       .def("counters", &counters_of)
       .def("refreshes", &Controller::refreshes)
       .def("banks", &banks_of)
-      .def("take_completions",
-           [](Controller& c) {
-             py::list out;
-             for (const Completion& k : c.completions) {
-               out.append(py::make_tuple(k.tag, k.issue_tick, k.done_tick, k.pc, static_cast<int>(k.op),
-                                         static_cast<int>(k.row_result)));
-             }
-             c.completions.clear();
-             return out;
-           })
+      .def("take_completions", &take_completions)
       .def("take_commands",
            [](Controller& c) {
-             py::dict d = command_columns(c.commands.size(), c.config(),
-                                          [&](std::size_t i) { return LoggedCommand{0, c.commands[i]}; });
+             Columns d = command_columns(c.commands.size(), c.config(),
+                                         [&](std::size_t i) { return LoggedCommand{0, c.commands[i]}; });
              c.commands.clear();
              return d;
            })
@@ -256,11 +289,10 @@ void register_controller(py::module_& m) {
 
 void register_replay(py::module_& m) {
   py::class_<Replay>(m, "MemReplay", "Plays a table of requests through the channels of a memory.")
-      .def(py::init([](const ChannelConfig& config, int channels, const py::dict& table, const AddressMap* map) {
-             return std::make_unique<Replay>(config, channels, table_of(table),
-                                             map == nullptr ? std::nullopt : std::optional(*map));
+      .def(py::init([](const ChannelConfig& config, int channels, const Columns& table, std::optional<AddressMap> map) {
+             return std::make_unique<Replay>(config, channels, table_of(table), std::move(map));
            }),
-           py::arg("config"), py::arg("channels"), py::arg("table"), py::arg("address_map") = nullptr)
+           py::arg("config"), py::arg("channels"), py::arg("table"), py::arg("address_map") = py::none())
       .def("run", &Replay::run, py::arg("events"), py::call_guard<py::gil_scoped_release>())
       .def_property_readonly("finished_bursts", &Replay::finished_bursts)
       .def_property_readonly("total_ticks", &Replay::total_ticks)
