@@ -1,32 +1,24 @@
-"""Analytical models by name: built in, from installed packages, from a file."""
+"""Analytical models by name, from installed packages or from a file."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from importlib.metadata import EntryPoint, entry_points
+from collections.abc import Mapping
 from pathlib import Path
 
-from cosim.analytic.comoe import CoMoE, CoMoEReconstructed
 from cosim.analytic.function import load_function
-from cosim.analytic.hcrmap import HCRMap
 from cosim.analytic.interface import AnalyticModel
 from cosim.analytic.table import FigureTable, read_table
-from cosim.config.errors import ConfigErrors, did_you_mean, one_of
+from cosim.config.errors import ConfigErrors
+from cosim.plugins import registry
 
-#: Entry-point group; each entry is a factory like those of BUILTIN.
-ENTRY_POINT_GROUP = "cosim.analytic_models"
-
-#: Name to factory: takes the parameters that the user sets, returns the model.
-BUILTIN: Mapping[str, Callable[[Mapping[str, object]], AnalyticModel]] = {
-    "comoe": CoMoE.with_parameters,
-    "comoe_reconstructed": CoMoEReconstructed.with_parameters,
-    "hcrmap": HCRMap.with_parameters,
-}
+#: Kind of plug-in. An entry point of the group cosim.analytic_models is a class with a class method
+#: ``with_parameters(values)`` that returns an AnalyticModel.
+KIND = "analytic_models"
 
 
 def model_names() -> list[str]:
     """Names that ``load_analytic`` knows, sorted; nothing is imported."""
-    return sorted({*BUILTIN, *_installed()})
+    return registry.names(KIND)
 
 
 def load_analytic(spec: object, folder: Path = Path()) -> AnalyticModel | FigureTable:
@@ -52,34 +44,13 @@ def load_analytic(spec: object, folder: Path = Path()) -> AnalyticModel | Figure
 
 
 def _by_name(name: str, values: Mapping[str, object]) -> AnalyticModel:
-    factory = BUILTIN.get(name)
-    if factory is None:
-        entry = _installed().get(name)
-        if entry is None:
-            names = model_names()
-            raise ConfigErrors.single(
-                "an analytical model, " + one_of(names),
-                repr(name),
-                path="analytic",
-                suggestion=did_you_mean(name, names),
-            )
-        try:
-            factory = entry.load()
-        except Exception as problem:
-            raise ConfigErrors.single(
-                f"the plug-in {name!r} ({entry.value}) to import",
-                f"{type(problem).__name__}: {problem}",
-                path="analytic",
-            ) from problem
-    model = factory(values)
+    plugin = registry.find(KIND, name)
+    factory = getattr(plugin.load(), "with_parameters", None)
+    model = factory(values) if callable(factory) else None
     if not isinstance(model, AnalyticModel):
         raise ConfigErrors.single(
-            f"{name!r} to make an analytical model (name, paper, parameters, layer_times)",
-            type(model).__name__,
+            f"{plugin.value} to have with_parameters(values), which makes a model with layer_times",
+            "no such model" if model is None else type(model).__name__,
             path="analytic",
         )
     return model
-
-
-def _installed() -> dict[str, EntryPoint]:
-    return {entry.name: entry for entry in entry_points(group=ENTRY_POINT_GROUP)}

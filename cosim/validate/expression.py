@@ -1,7 +1,7 @@
 """The small language in which a claim says what it measures.
 
     layer_latency_p95(hot_replication) / layer_latency_p95(static)
-    1 - bytes_weights(comoe) / bytes_weights(static)
+    1 - bytes_weight(comoe) / bytes_weight(static)
     layer_latency_mean(static, rung=analytic) / layer_latency_mean(static, rung=flit)
     geomean(stage_queue_mean(a, layer=0) / stage_queue_mean(b, layer=0), ...)
 

@@ -35,7 +35,7 @@ def layers(
         frame["total_fs"] = np.rint(mean * shared * 1e6).astype(np.int64)
         frame["compute_fs"] = frame["total_fs"] // 4
         frame["memory_fs"] = frame["total_fs"] - frame["compute_fs"]
-        frame["bytes_weights"] = np.int64(round(1000 * mean))
+        frame["bytes_weight"] = np.int64(round(1000 * mean))
         frames.append(frame)
     result: pd.DataFrame = pd.concat(frames, ignore_index=True)
     return result

@@ -83,7 +83,7 @@ TWO = layers({("a", "flit"): 100.0, ("b", "flit"): 80.0, ("a", "link"): 90.0, ("
                 "kind": "order",
                 "published": None,
                 "unit": None,
-                "quantity": "{lowest_first: [balance(a), bytes_weights(a)]}",
+                "quantity": "{lowest_first: [balance(a), bytes_weight(a)]}",
             },
             "expressions of one unit",
         ),
@@ -204,7 +204,7 @@ def test_units_and_percent(tmp_path: Path) -> None:
     )
     assert entry["rungs"]["flit"]["value"] == pytest.approx(20.0)
     assert entry["verdict"] == "confirmed"
-    weights = verdict(tmp_path, Samples(TWO), kind="value", quantity="bytes_weights(a)", unit="KB", published="100")
+    weights = verdict(tmp_path, Samples(TWO), kind="value", quantity="bytes_weight(a)", unit="KB", published="100")
     assert weights["rungs"]["flit"] == {"value": 100.0, "ci_low": 100.0, "ci_high": 100.0, "n": 96}
 
 
@@ -220,7 +220,7 @@ def test_orders(tmp_path: Path) -> None:
     assert broken["verdict"] == "refuted"
     assert broken["rungs"]["flit"]["value"] == 0.0
     # A tie is no strict order.
-    tie = "{lowest_first: [bytes_weights(a), bytes_weights(a)]}"
+    tie = "{lowest_first: [bytes_weight(a), bytes_weight(a)]}"
     assert verdict(tmp_path, Samples(TWO), **order, quantity=tie)["verdict"] == "refuted"
 
 
@@ -353,7 +353,7 @@ def test_claims_from_a_table_load_and_are_judged(tmp_path: Path) -> None:
         "policy,layer,quantity,value,unit\n"
         "a,all,layer_latency_mean,0.1,us\n"
         "b,all,layer_latency_mean,0.08,us\n"
-        "a,2,bytes_weights,100,KB\n"
+        "a,2,bytes_weight,100,KB\n"
     )
     (tmp_path / "mine.csv").write_text(text)
     made = claims_from_table(read_table(tmp_path / "mine.csv"), experiment="e", scope="routed", paper="mine")
@@ -365,7 +365,7 @@ def test_claims_from_a_table_load_and_are_judged(tmp_path: Path) -> None:
         ("layer-latency-mean-b", "value"),
         ("layer-latency-mean-b-over-a", "ratio"),
         ("layer-latency-mean-order", "order"),
-        ("bytes-weights-layer-2-a", "value"),
+        ("bytes-weight-layer-2-a", "value"),
     ]
     verdicts = {entry["id"]: entry["verdict"] for entry in judge(loaded, Samples(TWO), RUN)}
     assert set(verdicts.values()) == {"confirmed"}

@@ -21,7 +21,7 @@ FIGURES = {
     "layer_latency_mean(a)": 6.0,
     "layer_latency_mean(b)": 4.0,
     "layer_latency_mean(b, rung=link+command, layer=3)": 9.0,
-    "bytes_weights(a)": 12.0,
+    "bytes_weight(a)": 12.0,
     "balance(zero)": 0.0,
 }
 
@@ -37,7 +37,7 @@ FIGURES = {
         ("min(layer_latency_mean(a), layer_latency_mean(b))", 4.0),
         ("max(layer_latency_mean(a), layer_latency_mean(b))", 6.0),
         ("geomean(layer_latency_mean(a) / 3, layer_latency_mean(b) * 2)", 4.0),
-        ("bytes_weights(a) / layer_latency_mean(a)", 2.0),
+        ("bytes_weight(a) / layer_latency_mean(a)", 2.0),
         ("layer_latency_mean(a) / balance(zero)", math.inf),
     ],
 )
@@ -55,12 +55,12 @@ def test_terms_are_listed_once() -> None:
     [
         ("layer_latency_mean(a)", "ms", 1e-6),
         ("stage_queue_p95(a) - stage_memory_p95(a)", "ns", 1.0),
-        ("bytes_weights(a)", "KiB", 1 / 1024),
+        ("bytes_weight(a)", "KiB", 1 / 1024),
         ("energy(a)", "mJ", 1e3),
         ("balance(a)", "1", 1.0),
         ("layer_latency_mean(a) / layer_latency_mean(b)", "%", 100.0),
-        ("bytes_weights(a) / layer_latency_mean(a)", "GB/s", 1.0),
-        ("bytes_weights(a) / layer_latency_mean(a)", "MB/s", 1000.0),
+        ("bytes_weight(a) / layer_latency_mean(a)", "GB/s", 1.0),
+        ("bytes_weight(a) / layer_latency_mean(a)", "MB/s", 1000.0),
     ],
 )
 def test_units(text: str, unit: str, factor: float) -> None:
@@ -89,7 +89,7 @@ def test_impossible_units(text: str, unit: str, message: str) -> None:
         ("layer_latency_mean()", r"layer_latency_mean\(policy\)"),
         ("layer_latency_mean(a, b)", r"layer_latency_mean\(policy\)"),
         ("layer_latency_mean(3)", "a name"),
-        ("layer_latency_mean(a) + bytes_weights(a)", "the same unit"),
+        ("layer_latency_mean(a) + bytes_weight(a)", "the same unit"),
         ("1 + 2", "measures something"),
         ("balance(a) ** 2", r"\+ - \* /"),
         ("balance(a) if True else 2", r"\+ - \* /"),

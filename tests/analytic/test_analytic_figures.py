@@ -33,12 +33,12 @@ def write(folder: Path, name: str, text: str) -> Path:
 
 
 def test_table_is_read_into_canonical_units(tmp_path: Path) -> None:
-    text = "policy,layer,quantity,value,unit\nstatic,all,layer_latency_p95,1.5,us\nstatic,3,bytes_weights,2,KiB\n"
+    text = "policy,layer,quantity,value,unit\nstatic,all,layer_latency_p95,1.5,us\nstatic,3,bytes_weight,2,KiB\n"
     table = read_table(write(tmp_path, "mine.csv", text))
     assert table.name == "mine"
     assert [(f.policy, f.layer, f.metric, f.value, f.quantity.unit, f.line) for f in table.figures] == [
         ("static", None, "layer_latency_p95", 1500.0, "ns", 2),
-        ("static", 3, "bytes_weights[layer=3]", 2048.0, "B", 3),
+        ("static", 3, "bytes_weight[layer=3]", 2048.0, "B", 3),
     ]
     assert table.policies() == ["static"]
 

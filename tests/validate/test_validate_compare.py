@@ -43,7 +43,7 @@ def test_figures_by_hand() -> None:
     assert metric(frame, "a", "flit", "layer_latency_mean") == pytest.approx(100.0)
     assert metric(frame, "a", "flit", "layer_latency_p50") == pytest.approx(100.0)
     assert np.isnan(metric(frame, "a", "flit", "layer_latency_p95"))
-    assert metric(frame, "b", "link", "bytes_weights") == 95_000.0
+    assert metric(frame, "b", "link", "bytes_weight") == 95_000.0
     assert metric(frame, "a", "link", "error_against_flit") == pytest.approx(-0.1)
     assert metric(frame, "b", "link", "error_against_flit") == pytest.approx(15 / 80)
     assert metric(frame, "a", "analytic", "error_abs_against_flit") == pytest.approx(0.5)

@@ -1,0 +1,110 @@
+"""From a built system to the plain rates of an analytical model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from cosim.analytic.system import AnalyticSystem, Routes
+from cosim.config.schema_hardware import MemorySpec
+from cosim.config.schema_network import MeshSpec, TopologySpec
+from cosim.system.system import System
+
+
+@dataclass(frozen=True)
+class MemoryAccess:
+    """How a memory node answers one isolated read.
+
+    latency_s: from the activation of a closed row to the first beat of data
+    banks:     pseudo-channels of the node, which are served side by side
+    tier:      sram, hbm or dram, by the family of the standard
+    """
+
+    latency_s: float
+    banks: int
+    tier: str
+
+
+AccessOf = Callable[[MemorySpec], MemoryAccess]
+
+_FAMILIES = (("SRAM", "sram"), ("HBM", "hbm"), ("DDR", "dram"), ("LPDDR", "dram"), ("GDDR", "dram"))
+
+
+def memory_access(spec: MemorySpec) -> MemoryAccess:
+    """The figures of a node's standard: tRCD of a read plus the read latency, less the burst itself.
+
+    Raises ValueError for an unknown preset or timing.
+    """
+    # The room of memory stays unloaded until a system with memory is adapted.
+    from cosim.mem.standards import load_standard  # type: ignore[import-not-found,unused-ignore]
+
+    standard = load_standard(spec.preset, spec.values, spec.timing)
+    activate = max(c.cycles for c in standard.constraints if c.start == "ACT" and c.to == "RD" and c.scope == "bank")
+    cycles = activate + standard.read_latency_cycles - standard.timing["nBL"]
+    tier = next((tier for family, tier in _FAMILIES if spec.preset.upper().startswith(family)), spec.preset)
+    banks = standard.organisation.pseudo_channels * spec.channels
+    return MemoryAccess(float(cycles / standard.ck_hz), banks, tier)
+
+
+def analytic_system(system: System, *, access_of: AccessOf = memory_access) -> AnalyticSystem:
+    """The numbers of ``system`` that analytical models take.
+
+    The fixed latency of a hop is the router pipeline (routing, VC allocation, switch allocation, switch
+    traversal) and the link, in cycles of the level; a link carries one flit a cycle. Routes are those of
+    dimension-order routing. Links of the level count as die-to-die: its routers are those of the package.
+    """
+    level = system.level
+    clock = float(level.clock)
+    pipeline = (
+        level.routing_delay
+        + level.vc_alloc_delay
+        + level.sw_alloc_delay
+        + level.st_prepare_delay
+        + level.st_final_delay
+    )
+    flit_Bps = float(system.link_bandwidth_Bps)
+    number = {(int(a), int(b)): index for index, (a, b, _) in enumerate(system.links.tolist())}
+    routers = [endpoint.router for endpoint in system.endpoints]
+    paths = [
+        [number[hop] for hop in dimension_order(level.topology, source, target)]
+        for source in routers
+        for target in routers
+    ]
+    compute = [endpoint.spec.compute for endpoint in system.endpoints]
+    access = [access_of(e.spec.memory) if e.spec.memory is not None else None for e in system.endpoints]
+    return AnalyticSystem(
+        link_bandwidth_Bps=np.full(len(system.links), flit_Bps),
+        link_latency_s=(pipeline + system.links["latency_cycles"].astype(np.float64)) / clock,
+        link_is_d2d=np.ones(len(system.links), dtype=np.bool_),
+        routes=Routes.from_paths(len(routers), paths),
+        port_bandwidth_Bps=np.array([flit_Bps * endpoint.spec.ports for endpoint in system.endpoints]),
+        compute_flops=np.array([float(unit.rate) if unit is not None else 0.0 for unit in compute]),
+        compute_efficiency=np.array([unit.efficiency if unit is not None else 1.0 for unit in compute]),
+        memory_bandwidth_Bps=np.array(
+            [float(e.memory.peak_Bps) if e.memory is not None else 0.0 for e in system.endpoints]
+        ),
+        memory_latency_s=np.array([node.latency_s if node is not None else 0.0 for node in access]),
+        memory_banks=np.array([node.banks if node is not None else 0 for node in access], dtype=np.int64),
+        memory_tier=tuple(node.tier if node is not None else "" for node in access),
+    )
+
+
+def dimension_order(topology: TopologySpec, source: int, target: int) -> list[tuple[int, int]]:
+    """The router-to-router hops of dimension-order routing, dimension 0 first.
+
+    Raises ValueError for a topology whose routes are not known here.
+    """
+    if not isinstance(topology, MeshSpec):
+        raise ValueError(f"analytical models take meshes with dimension-order routing, not {topology.kind!r}")
+    hops: list[tuple[int, int]] = []
+    here, stride = source, 1
+    for size in topology.shape:
+        goal = target // stride % size
+        while (place := here // stride % size) != goal:
+            there = here + stride if goal > place else here - stride
+            hops.append((here, there))
+            here = there
+        stride *= size
+    return hops
