@@ -1,7 +1,281 @@
+#include <pybind11/numpy.h>
+#include <pybind11/stl.h>
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
 #include "bindings/register.hpp"
+#include "noc/flit_network.hpp"
+#include "noc/spec.hpp"
+#include "noc/topology.hpp"
+#include "noc/traffic.hpp"
 
 namespace cosim::bindings {
 
-void register_noc(pybind11::module_&) {}
+namespace py = pybind11;
+
+namespace {
+
+using Int64Array = py::array_t<std::int64_t, py::array::c_style | py::array::forcecast>;
+
+// One int64 column per field, one row per item.
+template <class Item, class Fields>
+py::array_t<std::int64_t> table(const std::vector<Item>& items, std::size_t columns, Fields fields) {
+  py::array_t<std::int64_t> out({items.size(), columns});
+  auto* at = out.mutable_data();
+  for (const Item& item : items) {
+    for (const std::int64_t value : fields(item)) *at++ = value;
+  }
+  return out;
+}
+
+py::array_t<std::int64_t> counters_table(const std::vector<noc::OutputCounters>& counters) {
+  return table(counters, 5, [](const noc::OutputCounters& c) {
+    return std::array<std::int64_t, 5>{c.flits, c.no_credit, c.lost_switch, c.busy_vc, c.lost_vc};
+  });
+}
+
+std::vector<noc::PacketIn> packets_from(const Int64Array& rows) {
+  if (rows.ndim() != 2 || rows.shape(1) != 5) throw py::value_error("packets: an int64 array of shape (n, 5) expected");
+  const auto at = rows.unchecked<2>();
+  std::vector<noc::PacketIn> packets(static_cast<std::size_t>(rows.shape(0)));
+  for (py::ssize_t i = 0; i < rows.shape(0); ++i) {
+    packets[static_cast<std::size_t>(i)] = {at(i, 0),
+                                            static_cast<std::int32_t>(at(i, 1)),
+                                            static_cast<std::int32_t>(at(i, 2)),
+                                            static_cast<std::int32_t>(at(i, 3)),
+                                            static_cast<std::int32_t>(at(i, 4)),
+                                            static_cast<std::uint64_t>(i)};
+  }
+  return packets;
+}
+
+py::array_t<std::int64_t> arrivals_table(const std::vector<noc::Arrival>& arrivals) {
+  return table(arrivals, 6, [](const noc::Arrival& a) {
+    return std::array<std::int64_t, 6>{
+        static_cast<std::int64_t>(a.tag), a.cycle, a.create_cycle, a.inject_cycle, a.hops, a.flit_latency_sum_cycles};
+  });
+}
+
+void register_spec(py::module_& m) {
+  py::class_<noc::LinkSpec>(m, "LinkSpec", "One direction of a channel between two router ports.")
+      .def(py::init([](std::int32_t from_router, std::int32_t from_port, std::int32_t to_router, std::int32_t to_port,
+                       std::int32_t latency, std::int32_t buffer_flits) {
+             return noc::LinkSpec{from_router, from_port, to_router, to_port, latency, buffer_flits};
+           }),
+           py::arg("from_router"), py::arg("from_port"), py::arg("to_router"), py::arg("to_port"), py::arg("latency"),
+           py::arg("buffer_flits"))
+      .def_readonly("from_router", &noc::LinkSpec::from_router)
+      .def_readonly("from_port", &noc::LinkSpec::from_port)
+      .def_readonly("to_router", &noc::LinkSpec::to_router)
+      .def_readonly("to_port", &noc::LinkSpec::to_port)
+      .def_readonly("latency", &noc::LinkSpec::latency)
+      .def_readonly("buffer_flits", &noc::LinkSpec::buffer_flits);
+  py::class_<noc::TerminalSpec>(m, "TerminalSpec", "A node: one injection and one ejection channel on a router port.")
+      .def(py::init([](std::int32_t router, std::int32_t port) { return noc::TerminalSpec{router, port}; }),
+           py::arg("router"), py::arg("port"))
+      .def_readonly("router", &noc::TerminalSpec::router)
+      .def_readonly("port", &noc::TerminalSpec::port);
+  py::class_<noc::NetworkSpec>(m, "NetworkSpec", "Graph, routes and pipeline of a flit-level network.")
+      .def(py::init<>())
+      .def_readwrite("routers", &noc::NetworkSpec::routers)
+      .def_readwrite("ports", &noc::NetworkSpec::ports)
+      .def_readwrite("links", &noc::NetworkSpec::links)
+      .def_readwrite("terminals", &noc::NetworkSpec::terminals)
+      .def_readwrite("num_vcs", &noc::NetworkSpec::num_vcs)
+      .def_readwrite("vc_buf_size", &noc::NetworkSpec::vc_buf_size)
+      .def_readwrite("routing_delay", &noc::NetworkSpec::routing_delay)
+      .def_readwrite("vc_alloc_delay", &noc::NetworkSpec::vc_alloc_delay)
+      .def_readwrite("sw_alloc_delay", &noc::NetworkSpec::sw_alloc_delay)
+      .def_readwrite("st_prepare_delay", &noc::NetworkSpec::st_prepare_delay)
+      .def_readwrite("st_final_delay", &noc::NetworkSpec::st_final_delay)
+      .def_readwrite("credit_delay", &noc::NetworkSpec::credit_delay)
+      .def_readwrite("compat_booksim2", &noc::NetworkSpec::compat_booksim2)
+      .def(
+          "add_class",
+          [](noc::NetworkSpec& spec, std::uint32_t vc_mask, std::int32_t priority) {
+            spec.classes.push_back({vc_mask, priority});
+          },
+          py::arg("vc_mask"), py::arg("priority"), "Adds a message class; a larger priority injects first.")
+      .def(
+          "set_routes",
+          [](noc::NetworkSpec& spec, std::vector<std::uint16_t> entries, std::vector<std::uint32_t> vc_sets) {
+            spec.routes = {std::move(entries), std::move(vc_sets)};
+          },
+          py::arg("entries"), py::arg("vc_sets"),
+          "Routes by [router * terminals + destination]: output port, and index into vc_sets << 8.")
+      .def(
+          "build_mesh",
+          [](noc::NetworkSpec& spec, const std::vector<std::int32_t>& shape, std::int32_t concentration,
+             const std::vector<std::int32_t>& link_latency, std::int32_t link_buffer_flits) {
+            if (link_latency.size() != shape.size()) throw py::value_error("one link latency per dimension expected");
+            noc::build_mesh(spec, shape, concentration, link_latency, link_buffer_flits);
+          },
+          py::arg("shape"), py::arg("concentration"), py::arg("link_latency"), py::arg("link_buffer_flits"),
+          "Adds the routers, links, terminals and dimension-order routes of a mesh.")
+      .def("problems", &noc::NetworkSpec::problems, "Every problem of this description, one sentence each.");
+}
+
+void register_network(py::module_& m) {
+  m.attr("NO_EVENT") = noc::kNoEvent;
+  py::class_<noc::FlitNetwork>(m, "FlitNetwork", "A flit-level network advanced cycle by cycle; see ext/noc.")
+      .def(py::init<const noc::NetworkSpec&>(), py::arg("spec"))
+      .def(
+          "offer",
+          [](noc::FlitNetwork& network, const Int64Array& rows, std::uint64_t first_tag) {
+            for (noc::PacketIn packet : packets_from(rows)) {
+              packet.tag += first_tag;
+              network.offer(packet);
+            }
+          },
+          py::arg("packets"), py::arg("first_tag") = 0,
+          "Queues rows (create_cycle, source, dest, size_flits, message_class); their tags count from first_tag.")
+      .def("next_event", &noc::FlitNetwork::next_event)
+      .def("step", &noc::FlitNetwork::step, py::arg("cycle"))
+      .def(
+          "run",
+          [](noc::FlitNetwork& network, std::int64_t before) {
+            const py::gil_scoped_release unlocked;
+            for (std::int64_t t = network.next_event(); t < before; t = network.next_event()) network.step(t);
+          },
+          py::arg("before"), "Steps through every event before this cycle.")
+      .def(
+          "take_arrivals",
+          [](noc::FlitNetwork& network) {
+            auto out = arrivals_table(network.arrivals());
+            network.arrivals().clear();
+            return out;
+          },
+          "Rows (tag, cycle, create_cycle, inject_cycle, hops, flit_latency_sum_cycles) since the last call.")
+      .def(
+          "take_departures",
+          [](noc::FlitNetwork& network) {
+            auto out = table(network.departures(), 2, [](const noc::Departure& d) {
+              return std::array<std::int64_t, 2>{static_cast<std::int64_t>(d.tag), d.cycle};
+            });
+            network.departures().clear();
+            return out;
+          },
+          "Rows (tag, cycle) since the last call.")
+      .def_property_readonly("last_cycle", &noc::FlitNetwork::last_cycle)
+      .def_property_readonly("flits_in_flight", &noc::FlitNetwork::flits_in_flight)
+      .def_property_readonly("packets_queued", &noc::FlitNetwork::packets_queued)
+      .def_property_readonly("idle", &noc::FlitNetwork::idle)
+      .def_property_readonly("flit_hops", &noc::FlitNetwork::flit_hops)
+      .def_property_readonly("core_bytes", &noc::FlitNetwork::core_bytes)
+      .def("verify_conservation", &noc::FlitNetwork::verify_conservation)
+      .def("wait_for_cycle", &noc::FlitNetwork::wait_for_cycle)
+      .def("connected_outputs", &noc::FlitNetwork::connected_outputs)
+      .def("connected_counters", [](noc::FlitNetwork& network) { return counters_table(network.connected_counters()); })
+      .def("save",
+           [](noc::FlitNetwork& network) {
+             sim::Saver saver;
+             network.visit(saver);
+             return py::bytes(reinterpret_cast<const char*>(saver.data().data()), saver.data().size());
+           })
+      .def(
+          "load",
+          [](noc::FlitNetwork& network, const py::bytes& state) {
+            const std::string_view text = state;
+            sim::Loader loader({reinterpret_cast<const std::uint8_t*>(text.data()), text.size()});
+            network.visit(loader);
+            if (!loader.finished()) throw py::value_error("saved state is longer than this network's state");
+          },
+          py::arg("state"));
+}
+
+void register_runs(py::module_& m) {
+  py::register_exception<noc::LawBroken>(m, "LawBrokenError", PyExc_AssertionError);
+  py::class_<noc::TrafficSpec>(m, "TrafficSpec", "Open-loop synthetic traffic: Bernoulli sources and windows.")
+      .def(py::init<>())
+      .def_readwrite("permutation", &noc::TrafficSpec::permutation)
+      .def_readwrite("nodes", &noc::TrafficSpec::nodes)
+      .def_readwrite("weights", &noc::TrafficSpec::weights)
+      .def_readwrite("injection_rate", &noc::TrafficSpec::injection_rate)
+      .def_readwrite("packet_size_flits", &noc::TrafficSpec::packet_size_flits)
+      .def_readwrite("message_class", &noc::TrafficSpec::message_class)
+      .def_readwrite("warmup_cycles", &noc::TrafficSpec::warmup_cycles)
+      .def_readwrite("measure_cycles", &noc::TrafficSpec::measure_cycles)
+      .def_readwrite("max_drain_cycles", &noc::TrafficSpec::max_drain_cycles)
+      .def_readwrite("seed", &noc::TrafficSpec::seed);
+  py::class_<noc::LatencyTerms>(m, "LatencyTerms", "The terms of a packet's latency, in cycles; they sum to it.")
+      .def_readonly("source_queueing_cycles", &noc::LatencyTerms::source_queueing_cycles)
+      .def_readonly("router_cycles", &noc::LatencyTerms::router_cycles)
+      .def_readonly("link_cycles", &noc::LatencyTerms::link_cycles)
+      .def_readonly("serialisation_cycles", &noc::LatencyTerms::serialisation_cycles)
+      .def_readonly("contention_cycles", &noc::LatencyTerms::contention_cycles);
+  py::class_<noc::TrafficResult>(m, "TrafficResult", "Integer sums of a run of synthetic traffic.")
+      .def_readonly("created_packets", &noc::TrafficResult::created_packets)
+      .def_readonly("delivered_packets", &noc::TrafficResult::delivered_packets)
+      .def_readonly("created_flits", &noc::TrafficResult::created_flits)
+      .def_readonly("packet_latency_sum_cycles", &noc::TrafficResult::packet_latency_sum_cycles)
+      .def_readonly("network_latency_sum_cycles", &noc::TrafficResult::network_latency_sum_cycles)
+      .def_readonly("flit_latency_sum_cycles", &noc::TrafficResult::flit_latency_sum_cycles)
+      .def_readonly("hops_sum", &noc::TrafficResult::hops_sum)
+      .def_readonly("terms_sum", &noc::TrafficResult::terms_sum)
+      .def_readonly("injected_flits", &noc::TrafficResult::injected_flits)
+      .def_readonly("ejected_flits", &noc::TrafficResult::ejected_flits)
+      .def_readonly("ejected_flits_least", &noc::TrafficResult::ejected_flits_least)
+      .def_readonly("flit_hops", &noc::TrafficResult::flit_hops)
+      .def_readonly("end_cycle", &noc::TrafficResult::end_cycle)
+      .def_readonly("core_bytes", &noc::TrafficResult::core_bytes)
+      .def(
+          "packet_latency_percentile",
+          [](const noc::TrafficResult& r, double p) { return r.packet_latency.percentile(p); }, py::arg("share"))
+      .def(
+          "network_latency_percentile",
+          [](const noc::TrafficResult& r, double p) { return r.network_latency.percentile(p); }, py::arg("share"))
+      .def_property_readonly("packet_latency_max_cycles",
+                             [](const noc::TrafficResult& r) { return r.packet_latency.max(); })
+      .def("window_counters", [](const noc::TrafficResult& r) { return counters_table(r.window); });
+  py::class_<noc::TrafficRun>(m, "TrafficRun", "Synthetic traffic on an empty network, from cycle 0.")
+      .def(py::init<const noc::NetworkSpec&, noc::TrafficSpec>(), py::arg("network"), py::arg("traffic"))
+      .def("advance", &noc::TrafficRun::advance, py::arg("max_work"), py::call_guard<py::gil_scoped_release>(),
+           "Runs on for about max_work router cycles; true when complete.")
+      .def_property_readonly("cycle", &noc::TrafficRun::cycle)
+      .def("result", &noc::TrafficRun::result, py::return_value_policy::reference_internal)
+      .def("connected_outputs", [](const noc::TrafficRun& run) { return run.network().connected_outputs(); });
+  py::class_<noc::PacketRun>(m, "PacketRun", "A list of packets on an empty network, from cycle 0.")
+      .def(py::init([](const noc::NetworkSpec& spec, const Int64Array& rows) {
+             return std::make_unique<noc::PacketRun>(spec, packets_from(rows));
+           }),
+           py::arg("network"), py::arg("packets"))
+      .def("advance", &noc::PacketRun::advance, py::arg("max_work"), py::call_guard<py::gil_scoped_release>(),
+           "Runs on for about max_work flit-hops; true when every packet has arrived.")
+      .def(
+          "records",
+          [](const noc::PacketRun& run) {
+            return table(run.records(), 8, [](const noc::PacketRecord& r) {
+              return std::array<std::int64_t, 8>{r.inject_cycle,
+                                                 r.eject_cycle,
+                                                 r.hops,
+                                                 r.terms.source_queueing_cycles,
+                                                 r.terms.router_cycles,
+                                                 r.terms.link_cycles,
+                                                 r.terms.serialisation_cycles,
+                                                 r.terms.contention_cycles};
+            });
+          },
+          "Rows (inject_cycle, eject_cycle, hops, then the latency terms), in the order of the packets.")
+      .def_property_readonly("flit_hops", [](noc::PacketRun& run) { return run.network().flit_hops(); })
+      .def_property_readonly("core_bytes", [](noc::PacketRun& run) { return run.network().core_bytes(); })
+      .def("connected_outputs", [](noc::PacketRun& run) { return run.network().connected_outputs(); })
+      .def("connected_counters",
+           [](noc::PacketRun& run) { return counters_table(run.network().connected_counters()); });
+}
+
+}  // namespace
+
+void register_noc(py::module_& m) {
+  register_spec(m);
+  register_network(m);
+  register_runs(m);
+}
 
 }  // namespace cosim::bindings

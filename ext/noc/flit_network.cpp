@@ -805,9 +805,52 @@ std::int64_t FlitNetwork::flit_hops() const {
   return sum;
 }
 
-OutputCounters FlitNetwork::counters(std::int32_t router, std::int32_t port, std::int32_t vc) const {
-  const std::size_t at = (as_u32(router) << vc_shift_) + as_u32(port) * num_vcs_ + as_u32(vc);
-  return {flits_[at], no_credit_[at], lost_switch_[at], busy_vc_[at], lost_vc_[at]};
+std::vector<std::pair<std::int32_t, std::int32_t>> FlitNetwork::connected_outputs() const {
+  std::vector<std::pair<std::int32_t, std::int32_t>> found;
+  for (std::int32_t r = 0; r < spec_.routers; ++r) {
+    for (std::int32_t p = 0; p < spec_.ports; ++p) {
+      const Port& port = ports_[(as_u32(r) << port_shift_) + as_u32(p)];
+      if (port.arrive != 0 || port.terminal != kNoLink) found.emplace_back(r, p);
+    }
+  }
+  return found;
+}
+
+std::vector<OutputCounters> FlitNetwork::connected_counters() {
+  book_running_waits();
+  std::vector<OutputCounters> all;
+  for (const auto& [router, port] : connected_outputs()) {
+    for (std::uint32_t v = 0; v < num_vcs_; ++v) {
+      const std::size_t at = (as_u32(router) << vc_shift_) + as_u32(port) * num_vcs_ + v;
+      all.push_back({flits_[at], no_credit_[at], lost_switch_[at], busy_vc_[at], lost_vc_[at]});
+    }
+  }
+  return all;
+}
+
+// Books the part of every wait that lies at or before the last step; the rest is booked when it ends.
+void FlitNetwork::book_running_waits() {
+  const auto next = static_cast<std::uint32_t>(cycle_ + 1 - base_);
+  for (std::uint32_t r = 0; r < routers_.size(); ++r) {
+    const Router& router = routers_[r];
+    const std::uint32_t base = r << vc_shift_;
+    for (std::uint64_t rest = router.blocked | router.parked | router.va; rest != 0; rest &= rest - 1) {
+      const std::uint32_t bit = lowest(rest);
+      const InputVc& vc = inputs_[base + bit];
+      std::uint32_t& since = since_[base + bit];
+      const auto waited = static_cast<std::int32_t>(next - since);
+      if (waited <= 0) continue;
+      const std::uint32_t asked = base + vc.output * num_vcs_ + lowest(vc.vcs);
+      if ((router.blocked >> bit & 1U) != 0) {
+        no_credit_[base + vc.output_vc] += waited;
+      } else if ((router.parked >> bit & 1U) != 0) {
+        busy_vc_[asked] += waited;
+      } else {
+        lost_vc_[asked] += waited;
+      }
+      since = next;
+    }
+  }
 }
 
 std::int64_t FlitNetwork::injected_to(std::int32_t terminal) const { return injected_to_[as_size(terminal)]; }
@@ -827,22 +870,22 @@ std::string FlitNetwork::verify_conservation() const {
     return "flits are lost: " + std::to_string(injected_flits_) + " injected, " + std::to_string(ejected_flits_) +
            " ejected, but " + std::to_string(held) + " in buffers and on links";
   }
-  if (!idle()) return {};
-  for (std::size_t n = 0; n < terminals_.size(); ++n) {
-    if (injected_to_[n] != ejected_at_[n]) {
-      return "node " + std::to_string(n) + " received " + std::to_string(ejected_at_[n]) + " of " +
-             std::to_string(injected_to_[n]) + " flits sent to it";
-    }
-  }
   const std::uint32_t horizon = static_cast<std::uint32_t>(cycle_ - base_) + wheel_mask_;
   for (std::size_t slot = 0; slot < rings_.size(); ++slot) {
-    if (rings_[slot] <= horizon) continue;
+    if ((rings_[slot] & kFlit) != 0 || rings_[slot] <= horizon) continue;
     const std::size_t vc = slot / (ring_mask_ + 1);
     if (vc >= inputs_.size()) {
       const std::size_t n = (vc - inputs_.size()) / num_vcs_;
       return "a credit of node " + std::to_string(n) + "'s ejection channel never returned";
     }
     return "a credit of " + name_of_input(static_cast<std::uint32_t>(vc)) + " never returned";
+  }
+  if (!idle()) return {};
+  for (std::size_t n = 0; n < terminals_.size(); ++n) {
+    if (injected_to_[n] != ejected_at_[n]) {
+      return "node " + std::to_string(n) + " received " + std::to_string(ejected_at_[n]) + " of " +
+             std::to_string(injected_to_[n]) + " flits sent to it";
+    }
   }
   for (std::uint32_t r = 0; r < routers_.size(); ++r) {
     const Router& router = routers_[r];

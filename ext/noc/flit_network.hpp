@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "noc/spec.hpp"
@@ -109,7 +110,10 @@ class FlitNetwork {
   [[nodiscard]] const std::vector<std::int64_t>& window_ejected() const { return window_ejected_; }
 
   [[nodiscard]] std::int64_t flit_hops() const;  // flits that left a router, ejection included
-  [[nodiscard]] OutputCounters counters(std::int32_t router, std::int32_t port, std::int32_t vc) const;
+  // Connected output ports as (router, port), ascending.
+  [[nodiscard]] std::vector<std::pair<std::int32_t, std::int32_t>> connected_outputs() const;
+  // Counters of every VC of connected_outputs(), VC by VC, up to and including the last step: running waits are booked.
+  [[nodiscard]] std::vector<OutputCounters> connected_counters();
   [[nodiscard]] std::int64_t injected_to(std::int32_t terminal) const;  // flits
   [[nodiscard]] std::int64_t ejected_at(std::int32_t terminal) const;   // flits
 
@@ -248,6 +252,7 @@ class FlitNetwork {
   void eject(const Port& port, std::uint32_t word, std::uint32_t sent);
   [[nodiscard]] std::uint32_t batched_send(std::uint32_t router, std::uint32_t output, std::uint32_t now);
   void rebase(std::int64_t next_base);
+  void book_running_waits();
   [[nodiscard]] std::string name_of_input(std::uint32_t input) const;
 
   NetworkSpec spec_;

@@ -18,7 +18,7 @@ std::vector<std::int32_t> coordinates(std::int32_t router, std::span<const std::
 }  // namespace
 
 void build_mesh(NetworkSpec& spec, std::span<const std::int32_t> shape, std::int32_t concentration,
-                std::int32_t link_latency, std::int32_t link_buffer_flits) {
+                std::span<const std::int32_t> link_latency, std::int32_t link_buffer_flits) {
   const auto dimensions = static_cast<std::int32_t>(shape.size());
   spec.routers = 1;
   for (const std::int32_t k : shape) spec.routers *= k;
@@ -26,11 +26,12 @@ void build_mesh(NetworkSpec& spec, std::span<const std::int32_t> shape, std::int
   std::int32_t stride = 1;
   for (std::int32_t d = 0; d < dimensions; ++d) {
     const std::int32_t k = shape[static_cast<std::size_t>(d)];
+    const std::int32_t latency = link_latency[static_cast<std::size_t>(d)];
     for (std::int32_t r = 0; r < spec.routers; ++r) {
       if (r / stride % k + 1 == k) continue;
       const std::int32_t next = r + stride;
-      spec.links.push_back({r, 2 * d, next, 2 * d + 1, link_latency, link_buffer_flits});
-      spec.links.push_back({next, 2 * d + 1, r, 2 * d, link_latency, link_buffer_flits});
+      spec.links.push_back({r, 2 * d, next, 2 * d + 1, latency, link_buffer_flits});
+      spec.links.push_back({next, 2 * d + 1, r, 2 * d, latency, link_buffer_flits});
     }
     stride *= k;
   }

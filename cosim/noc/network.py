@@ -1,0 +1,262 @@
+"""A flit-level network to run traffic on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from cosim import _core
+from cosim.noc.config import NetworkConfig
+from cosim.noc.frames import packet_rows, with_times
+from cosim.noc.graph import build_spec
+from cosim.noc.patterns import read_pattern
+from cosim.noc.problems import Problems
+from cosim.noc.results import LatencyTerms, PacketResult, TrafficResult
+
+__all__ = ["Network"]
+
+# between two of these the interpreter looks for Ctrl-C
+WORK_PER_CALL = 2_000_000
+# a source may fall behind its offered load by this share, and by noise, before the run counts as unstable
+BACKLOG_SHARE = 0.05
+# injection link + ejection link + the cycle in which the node reads
+TERMINAL_CYCLES = 3
+
+
+class Network:
+    """An immutable network; every run starts from an empty one at cycle 0.
+
+    Args:
+        config: a description (see `NetworkConfig.from_dict`) or a `NetworkConfig`.
+
+    Raises:
+        ValueError: every problem of the description.
+    """
+
+    def __init__(self, config: Mapping[str, Any] | NetworkConfig) -> None:
+        self._config = config if isinstance(config, NetworkConfig) else NetworkConfig.from_dict(config)
+        self._spec = build_spec(self._config)
+        self._terminals: list[Any] = list(self._spec.terminals)
+
+    @property
+    def config(self) -> NetworkConfig:
+        """The checked description, defaults filled in."""
+        return self._config
+
+    @property
+    def nodes(self) -> int:
+        """Number of nodes; ids are 0 to nodes - 1."""
+        return len(self._terminals)
+
+    @property
+    def routers(self) -> int:
+        """Number of routers."""
+        return int(self._spec.routers)
+
+    def zero_load_latency_cycles(self, hops: float, link_cycles: float, size_flits: int) -> float:
+        """Latency without contention: hops x (R + V + S + X) + links + injection, ejection and reading + size - 1.
+
+        Args:
+            hops: routers visited, the destination's included.
+            link_cycles: sum of the latencies of the links between them.
+            size_flits: packet size.
+        """
+        return hops * self._config.pipeline_cycles + link_cycles + TERMINAL_CYCLES + size_flits - 1
+
+    def run_traffic(
+        self,
+        pattern: str | Mapping[str, Any],
+        *,
+        injection_rate: float,
+        packet_size_flits: int = 1,
+        warmup_cycles: int = 4000,
+        measure_cycles: int = 10000,
+        max_drain_cycles: int = 100_000,
+        seed: int = 1,
+        message_class: str | None = None,
+    ) -> TrafficResult:
+        """Open-loop Bernoulli traffic; sources queue without bound.
+
+        Args:
+            pattern: uniform (the source included), transpose, tornado, shuffle, bit_complement, bit_reversal,
+                neighbor, or {"kind": "hotspot", "nodes": [...], "weights": [...]}.
+            injection_rate: offered flits per node and cycle, in (0, packet_size_flits].
+            packet_size_flits: size of every packet.
+            warmup_cycles, measure_cycles: packets created in the second are measured.
+            max_drain_cycles: how long after the window to wait for measured packets; sources go on meanwhile.
+            seed: of every random draw.
+            message_class: name of the class of all packets; needed when the network has several.
+
+        Raises:
+            ValueError: impossible arguments.
+            cosim._core.DeadlockError: nothing can move any more; the text names who waits for whom.
+        """
+        traffic = self._traffic(
+            pattern, injection_rate, packet_size_flits, warmup_cycles, measure_cycles, max_drain_cycles, seed,
+            message_class,
+        )  # fmt: skip
+        run = _core.TrafficRun(self._spec, traffic)
+        while not run.advance(WORK_PER_CALL):
+            pass
+        return self._traffic_result(run, packet_size_flits, measure_cycles)
+
+    def run_packets(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """Run a list of packets until all have arrived.
+
+        Args:
+            frame: columns create_cycle, src, dst, size_flits [, message_class]; rows of one source (and class) are a
+                FIFO in row order.
+
+        Returns:
+            The same rows with inject_cycle, eject_cycle, packet_latency_cycles, network_latency_cycles, hops and the
+            latency terms (they sum to packet_latency_cycles) added.
+
+        Raises:
+            ValueError: every problem of the frame.
+            cosim._core.DeadlockError: nothing can move any more.
+        """
+        return self.packet_run(frame).packets
+
+    def packet_run(self, frame: pd.DataFrame) -> PacketResult:
+        """As `run_packets`, with the links' counters, the makespan and the work done."""
+        rows = packet_rows(frame, self._config, self.nodes)
+        run = _core.PacketRun(self._spec, rows)
+        while not run.advance(WORK_PER_CALL):
+            pass
+        records = run.records()
+        makespan = int(records[:, 1].max()) if len(records) else 0
+        links = self._links(run.connected_outputs(), run.connected_counters(), makespan + 1)
+        return PacketResult(with_times(frame, records), links, makespan, run.flit_hops, run.core_bytes)
+
+    def _traffic(
+        self,
+        pattern: str | Mapping[str, Any],
+        injection_rate: float,
+        packet_size_flits: int,
+        warmup_cycles: int,
+        measure_cycles: int,
+        max_drain_cycles: int,
+        seed: int,
+        message_class: str | None,
+    ) -> _core.TrafficSpec:
+        problems = Problems()
+        problems.integer("packet_size_flits", packet_size_flits, 1, 1 << 20)
+        problems.integer("warmup_cycles", warmup_cycles, 0, 1 << 50)
+        problems.integer("measure_cycles", measure_cycles, 1, 1 << 50)
+        problems.integer("max_drain_cycles", max_drain_cycles, 0, 1 << 50)
+        problems.integer("seed", seed, 0, (1 << 64) - 1)
+        if isinstance(injection_rate, bool) or not isinstance(injection_rate, int | float):
+            problems.add("injection_rate", f"expected a number of flits per node and cycle, got {injection_rate!r}")
+        elif isinstance(packet_size_flits, int) and not 0 < injection_rate <= packet_size_flits:
+            problems.add(
+                "injection_rate",
+                "expected more than 0 and at most packet_size_flits "
+                f"({packet_size_flits}; a source creates at most one packet a cycle), got {injection_rate}",
+            )
+        names = [c.name for c in self._config.classes]
+        index = 0
+        if message_class is not None:
+            if not names:
+                problems.add("message_class", f"the network has no message classes, got {message_class!r}")
+            elif problems.choice("message_class", message_class, names):
+                index = names.index(message_class)
+        elif len(names) > 1:
+            problems.add("message_class", f"expected one of {', '.join(names)}: the network has several classes")
+        try:
+            destinations = read_pattern(pattern, self.nodes, self._shape())
+        except ValueError as error:
+            problems.found.extend(str(error).splitlines())
+        problems.raise_if_any()
+        traffic = _core.TrafficSpec()
+        traffic.permutation = list(destinations.permutation)
+        traffic.nodes = list(destinations.nodes)
+        traffic.weights = list(destinations.weights)
+        traffic.injection_rate = injection_rate
+        traffic.packet_size_flits = packet_size_flits
+        traffic.message_class = index
+        traffic.warmup_cycles = warmup_cycles
+        traffic.measure_cycles = measure_cycles
+        traffic.max_drain_cycles = max_drain_cycles
+        traffic.seed = seed
+        return traffic
+
+    def _shape(self) -> Sequence[int]:
+        topology = self._config.topology
+        return topology.shape if topology.concentration == 1 else ()
+
+    def _traffic_result(self, run: _core.TrafficRun, size: int, cycles: int) -> TrafficResult:
+        r = run.result()
+        places = cycles * self.nodes
+        measured = r.delivered_packets
+        undrained = r.created_packets - measured
+        # the sources' backlog may grow by chance: 4 standard deviations of the number of packets created
+        noise = 4.0 * size * float(np.sqrt(r.created_packets))
+        behind = r.created_flits - r.injected_flits > BACKLOG_SHARE * r.created_flits + noise
+
+        def mean(total: int) -> float:
+            return total / measured if measured else float("nan")
+
+        t = r.terms_sum
+        return TrafficResult(
+            offered_rate=r.created_flits / places,
+            injected_rate=r.injected_flits / places,
+            accepted_rate=r.ejected_flits / places,
+            accepted_rate_least_node=r.ejected_flits_least / cycles,
+            packet_latency_mean_cycles=mean(r.packet_latency_sum_cycles),
+            network_latency_mean_cycles=mean(r.network_latency_sum_cycles),
+            flit_latency_mean_cycles=mean(r.flit_latency_sum_cycles) / size,
+            packet_latency_p50_cycles=r.packet_latency_percentile(0.50),
+            packet_latency_p95_cycles=r.packet_latency_percentile(0.95),
+            packet_latency_p99_cycles=r.packet_latency_percentile(0.99),
+            packet_latency_max_cycles=r.packet_latency_max_cycles,
+            network_latency_p50_cycles=r.network_latency_percentile(0.50),
+            network_latency_p95_cycles=r.network_latency_percentile(0.95),
+            network_latency_p99_cycles=r.network_latency_percentile(0.99),
+            hops_mean=mean(r.hops_sum),
+            zero_load_latency_mean_cycles=mean(t.router_cycles + t.link_cycles + t.serialisation_cycles),
+            terms=LatencyTerms(
+                source_queueing_mean_cycles=mean(t.source_queueing_cycles),
+                router_mean_cycles=mean(t.router_cycles),
+                link_mean_cycles=mean(t.link_cycles),
+                serialisation_mean_cycles=mean(t.serialisation_cycles),
+                contention_mean_cycles=mean(t.contention_cycles),
+            ),
+            stable=undrained == 0 and not behind,
+            measured_packets=measured,
+            undrained_packets=undrained,
+            flit_hops=r.flit_hops,
+            end_cycle=r.end_cycle,
+            core_bytes=r.core_bytes,
+            links=self._links(run.connected_outputs(), r.window_counters(), cycles),
+        )
+
+    def _links(self, outputs: Sequence[tuple[int, int]], counters: npt.NDArray[np.int64], cycles: int) -> pd.DataFrame:
+        """One row per output of a router and VC; stall columns are cycles that a flit or head waited."""
+        vcs = self._config.num_vcs
+        to_router = {(link.from_router, link.from_port): link.to_router for link in self._spec.links}
+        to_node = {(t.router, t.port): node for node, t in enumerate(self._terminals)}
+        owner = ["" for _ in range(vcs)]
+        for message_class in self._config.classes:
+            for vc in message_class.vcs:
+                owner[vc] = message_class.name
+        flits = counters[:, 0]
+        return pd.DataFrame(
+            {
+                "router": np.repeat([router for router, _ in outputs], vcs),
+                "port": np.repeat([port for _, port in outputs], vcs),
+                "kind": np.repeat(["link" if output in to_router else "ejection" for output in outputs], vcs),
+                "to": np.repeat([to_router[o] if o in to_router else to_node[o] for o in outputs], vcs),
+                "message_class": np.tile(owner, len(outputs)),
+                "vc": np.tile(np.arange(vcs), len(outputs)),
+                "flits": flits,
+                "utilisation": flits / cycles,
+                "no_credit_cycles": counters[:, 1],
+                "lost_switch_cycles": counters[:, 2],
+                "busy_vc_cycles": counters[:, 3],
+                "lost_vc_cycles": counters[:, 4],
+            }
+        )

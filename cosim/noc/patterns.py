@@ -1,0 +1,121 @@
+"""Synthetic traffic patterns: who sends to whom.
+
+Definitions follow BookSim2; the bit patterns work on the bits of the node id, tornado and neighbor on coordinates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cosim.noc.problems import Problems
+
+__all__ = ["PATTERNS", "Pattern", "read_pattern"]
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """Destinations: a permutation, or weighted nodes, or (both empty) any node with equal probability."""
+
+    name: str
+    permutation: tuple[int, ...] = ()
+    nodes: tuple[int, ...] = ()
+    weights: tuple[int, ...] = ()
+
+
+def _bits(nodes: int) -> int | None:
+    return nodes.bit_length() - 1 if nodes & (nodes - 1) == 0 else None
+
+
+def _transpose(node: int, bits: int) -> int:
+    half = bits // 2
+    low = node & ((1 << half) - 1)
+    return (low << (bits - half)) | (node >> half)
+
+
+def _shuffle(node: int, bits: int) -> int:
+    return ((node << 1) & ((1 << bits) - 1)) | (node >> (bits - 1)) if bits else node
+
+
+def _bit_complement(node: int, bits: int) -> int:
+    return node ^ ((1 << bits) - 1)
+
+
+def _bit_reversal(node: int, bits: int) -> int:
+    return int(format(node, f"0{bits}b")[::-1], 2) if bits else node
+
+
+BIT_PATTERNS: dict[str, Callable[[int, int], int]] = {
+    "transpose": _transpose,
+    "shuffle": _shuffle,
+    "bit_complement": _bit_complement,
+    "bit_reversal": _bit_reversal,
+}
+SHIFT_PATTERNS: dict[str, Callable[[int], int]] = {
+    "tornado": lambda k: (k + 1) // 2 - 1,
+    "neighbor": lambda k: 1 % k,
+}
+PATTERNS = ("uniform", *BIT_PATTERNS, *SHIFT_PATTERNS, "hotspot")
+
+
+def _shifted(node: int, shape: Sequence[int], shift: Callable[[int], int]) -> int:
+    dest, stride = 0, 1
+    for k in shape:
+        coordinate = (node // stride) % k
+        dest += stride * ((coordinate + shift(k)) % k)
+        stride *= k
+    return dest
+
+
+def _hotspot(given: Mapping[str, Any], nodes: int, problems: Problems) -> Pattern:
+    listed = given.get("nodes")
+    if not isinstance(listed, Sequence) or isinstance(listed, str) or not listed:
+        problems.add("traffic.nodes", f"expected the list of hotspot nodes, got {listed!r}")
+        return Pattern("hotspot")
+    found = [problems.integer(f"traffic.nodes[{i}]", n, 0, nodes - 1) for i, n in enumerate(listed)]
+    weights = given.get("weights", [1] * len(listed))
+    if not isinstance(weights, Sequence) or isinstance(weights, str) or len(weights) != len(listed):
+        problems.add("traffic.weights", f"expected one weight per hotspot node ({len(listed)}), got {weights!r}")
+        return Pattern("hotspot")
+    heavy = [problems.integer(f"traffic.weights[{i}]", w, 1, 1 << 32) for i, w in enumerate(weights)]
+    return Pattern("hotspot", (), tuple(n or 0 for n in found), tuple(w or 1 for w in heavy))
+
+
+def read_pattern(pattern: str | Mapping[str, Any], nodes: int, shape: Sequence[int]) -> Pattern:
+    """The destinations that a pattern means on a network.
+
+    Args:
+        pattern: a name of `PATTERNS`, or {"kind": name} with the pattern's own keys
+            (hotspot: `nodes`, and `weights`, equal when absent).
+        nodes: number of nodes.
+        shape: nodes per dimension; empty when the network has no coordinates.
+
+    Raises:
+        ValueError: an unknown pattern, or one that this network cannot carry.
+    """
+    problems = Problems()
+    given: Mapping[str, Any] = {"kind": pattern} if isinstance(pattern, str) else pattern
+    if not isinstance(given, Mapping):
+        problems.add("traffic", f"expected a pattern name or a mapping with kind, got {pattern!r}")
+        problems.raise_if_any()
+    kind = problems.choice("traffic.kind", given.get("kind"), PATTERNS)
+    problems.unknown_keys("traffic", given, ("kind", "nodes", "weights") if kind in ("hotspot", None) else ("kind",))
+    result = Pattern(kind or "")
+    if kind == "hotspot":
+        result = _hotspot(given, nodes, problems)
+    elif kind in BIT_PATTERNS:
+        bits = _bits(nodes)
+        if bits is None:
+            problems.add("traffic.kind", f"{kind} permutes node id bits and needs a power of two of nodes, got {nodes}")
+        elif kind == "transpose" and bits % 2:
+            problems.add("traffic.kind", f"transpose needs an even number of node id bits, got {nodes} nodes")
+        else:
+            result = Pattern(kind, tuple(BIT_PATTERNS[kind](node, bits) for node in range(nodes)))
+    elif kind in SHIFT_PATTERNS:
+        if not shape:
+            problems.add("traffic.kind", f"{kind} needs nodes with coordinates, one per router of a mesh or torus")
+        else:
+            result = Pattern(kind, tuple(_shifted(node, shape, SHIFT_PATTERNS[kind]) for node in range(nodes)))
+    problems.raise_if_any()
+    return result

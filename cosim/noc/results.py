@@ -1,0 +1,72 @@
+"""What a network run returns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pandas as pd
+
+__all__ = ["LatencyTerms", "PacketResult", "TrafficResult"]
+
+
+@dataclass(frozen=True)
+class LatencyTerms:
+    """Mean terms of the packet latency, in cycles; they sum to `packet_latency_mean_cycles`.
+
+    `source_queueing`: creation to the head's leaving the source. `router`: pipeline depth x routers visited. `link`:
+    links, the injection and ejection channels, and the node's reading. `serialisation`: flits after the head.
+    `contention`: waiting for VCs, switches and credits inside the network.
+    """
+
+    source_queueing_mean_cycles: float
+    router_mean_cycles: float
+    link_mean_cycles: float
+    serialisation_mean_cycles: float
+    contention_mean_cycles: float
+
+
+@dataclass(frozen=True)
+class TrafficResult:
+    """Synthetic traffic: rates in flits per node and cycle in the measurement window, latencies of its packets.
+
+    Latencies are those of packets created in the window and delivered before the drain ended; `undrained_packets`
+    were not. Packet latency counts from creation, network latency from the head's injection, flit latency from each
+    flit's own injection, all to the cycle in which the node reads the (tail) flit. `stable` is false when packets were
+    left or the sources fell behind: see `docs/network.md`.
+    """
+
+    offered_rate: float
+    injected_rate: float
+    accepted_rate: float
+    accepted_rate_least_node: float
+    packet_latency_mean_cycles: float
+    network_latency_mean_cycles: float
+    flit_latency_mean_cycles: float
+    packet_latency_p50_cycles: int
+    packet_latency_p95_cycles: int
+    packet_latency_p99_cycles: int
+    packet_latency_max_cycles: int
+    network_latency_p50_cycles: int
+    network_latency_p95_cycles: int
+    network_latency_p99_cycles: int
+    hops_mean: float
+    zero_load_latency_mean_cycles: float
+    terms: LatencyTerms
+    stable: bool
+    measured_packets: int
+    undrained_packets: int
+    flit_hops: int
+    end_cycle: int
+    core_bytes: int
+    links: pd.DataFrame
+
+
+@dataclass(frozen=True)
+class PacketResult:
+    """A list of packets: its frame with times added, the links they used, and the work done."""
+
+    packets: pd.DataFrame
+    links: pd.DataFrame
+    makespan_cycles: int
+    flit_hops: int
+    core_bytes: int

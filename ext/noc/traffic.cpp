@@ -1,0 +1,262 @@
+#include "noc/traffic.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <utility>
+
+namespace cosim::noc {
+
+namespace {
+
+// Packets are offered this many cycles ahead, so that a source's next creation stays inside the event wheel's reach.
+constexpr std::int64_t kChunkCycles = 256;
+
+[[noreturn]] void throw_deadlock(const FlitNetwork& network) {
+  throw sim::DeadlockError("the network is deadlocked at cycle " + std::to_string(network.last_cycle()) + ": " +
+                           std::to_string(network.flits_in_flight()) + " flits in flight, " +
+                           std::to_string(network.packets_queued()) + " packets at their sources, nothing can move; " +
+                           network.wait_for_cycle());
+}
+
+}  // namespace
+
+void check_laws(const FlitNetwork& network) {
+  const std::string broken = network.verify_conservation();
+  if (!broken.empty()) throw LawBroken("conservation law of the network broken: " + broken);
+}
+
+GeometricGap::GeometricGap(double probability) : longer_{}, first_{} {
+  const double failure = 1.0 - probability;
+  const auto q = failure <= 0.0 ? 0ULL : static_cast<std::uint64_t>(std::ldexp(failure, 64));
+  unsigned __int128 power = q;
+  for (std::size_t k = 0; k < kTable; ++k) {
+    longer_[k] = static_cast<std::uint64_t>(power);
+    power = power * q >> 64U;
+  }
+  for (std::size_t byte = 0; byte < first_.size(); ++byte) {
+    const std::uint64_t largest = static_cast<std::uint64_t>(byte) << 56U | ((1ULL << 56U) - 1);
+    std::uint16_t k = 0;
+    while (k < kTable && largest < longer_[k]) ++k;
+    first_[byte] = k;
+  }
+}
+
+std::int64_t GeometricGap::draw(sim::RandomStream& random) const {
+  std::int64_t gap = 0;
+  while (true) {
+    const std::uint64_t u = random.next();
+    std::size_t k = first_[u >> 56U];
+    while (k < kTable && u < longer_[k]) ++k;
+    if (k < kTable) return gap + static_cast<std::int64_t>(k) + 1;
+    gap += static_cast<std::int64_t>(kTable);  // the process has no memory
+  }
+}
+
+void Histogram::add(std::int64_t value) {
+  ++count_;
+  max_ = std::max(max_, value);
+  if (value >= kCounted) {
+    large_.push_back(value);
+    return;
+  }
+  const auto at = static_cast<std::size_t>(value);
+  if (at >= counts_.size()) counts_.resize(std::max(at + 1, 2 * counts_.size()));
+  ++counts_[at];
+}
+
+std::int64_t Histogram::percentile(double p) const {
+  if (count_ == 0) return -1;
+  const auto rank = std::max<std::int64_t>(1, static_cast<std::int64_t>(std::ceil(p * static_cast<double>(count_))));
+  std::int64_t seen = 0;
+  for (std::size_t value = 0; value < counts_.size(); ++value) {
+    seen += counts_[value];
+    if (seen >= rank) return static_cast<std::int64_t>(value);
+  }
+  std::vector<std::int64_t> sorted = large_;
+  std::sort(sorted.begin(), sorted.end());
+  return sorted[static_cast<std::size_t>(std::min(rank - seen, static_cast<std::int64_t>(sorted.size())) - 1)];
+}
+
+TrafficRun::TrafficRun(const NetworkSpec& network, TrafficSpec traffic)
+    : traffic_(std::move(traffic)), network_(network), gap_(traffic_.injection_rate / traffic_.packet_size_flits) {
+  const auto terminals = static_cast<std::int32_t>(network.terminals.size());
+  std::string problems;
+  const auto need = [&](bool holds, const std::string& text) {
+    if (!holds) problems += (problems.empty() ? "" : "\n") + text;
+  };
+  need(traffic_.packet_size_flits >= 1, "packet_size_flits must be at least 1");
+  need(traffic_.injection_rate > 0 && traffic_.injection_rate <= traffic_.packet_size_flits,
+       "injection_rate must be in (0, packet_size_flits]: a source creates at most one packet a cycle");
+  need(traffic_.warmup_cycles >= 0 && traffic_.measure_cycles >= 1 && traffic_.max_drain_cycles >= 0,
+       "warmup_cycles and max_drain_cycles must not be negative and measure_cycles at least 1");
+  need(traffic_.permutation.empty() || traffic_.permutation.size() == network.terminals.size(),
+       "a permutation needs one destination per terminal");
+  need(traffic_.nodes.size() == traffic_.weights.size(), "one weight per hotspot node expected");
+  const auto known = [&](std::int32_t node) { return node >= 0 && node < terminals; };
+  need(std::all_of(traffic_.permutation.begin(), traffic_.permutation.end(), known) &&
+           std::all_of(traffic_.nodes.begin(), traffic_.nodes.end(), known),
+       "a destination is not a terminal");
+  for (const std::uint64_t weight : traffic_.weights) {
+    need(weight >= 1 && weight <= (1ULL << 32U), "a hotspot weight must be 1 to 2^32");
+    cumulative_.push_back((cumulative_.empty() ? 0 : cumulative_.back()) + weight);
+  }
+  if (!problems.empty()) throw std::invalid_argument(problems);
+  sources_.resize(network.terminals.size());
+  for (std::size_t n = 0; n < sources_.size(); ++n) {
+    sources_[n].random = sim::RandomStream(traffic_.seed, n);
+    sources_[n].next_create = gap_.draw(sources_[n].random) - 1;
+  }
+  network_.count_window(traffic_.warmup_cycles, traffic_.warmup_cycles + traffic_.measure_cycles);
+  if (traffic_.warmup_cycles == 0) before_ = network_.connected_counters();
+}
+
+std::int32_t TrafficRun::destination(std::int32_t source, sim::RandomStream& random) const {
+  if (!traffic_.permutation.empty()) return traffic_.permutation[static_cast<std::size_t>(source)];
+  if (traffic_.nodes.empty()) return static_cast<std::int32_t>(random.below(sources_.size()));
+  if (traffic_.nodes.size() == 1) return traffic_.nodes[0];
+  const std::uint64_t at = random.below(cumulative_.back());
+  const auto found = std::upper_bound(cumulative_.begin(), cumulative_.end(), at);
+  return traffic_.nodes[static_cast<std::size_t>(found - cumulative_.begin())];
+}
+
+void TrafficRun::generate(std::int64_t end) {
+  const std::int64_t window_begin = traffic_.warmup_cycles;
+  const std::int64_t window_end = window_begin + traffic_.measure_cycles;
+  for (std::size_t n = 0; n < sources_.size(); ++n) {
+    Source& source = sources_[n];
+    while (source.next_create < end) {
+      const std::int64_t create = source.next_create;
+      const auto from = static_cast<std::int32_t>(n);
+      network_.offer(
+          {create, from, destination(from, source.random), traffic_.packet_size_flits, traffic_.message_class, 0});
+      if (create >= window_begin && create < window_end) {
+        ++result_.created_packets;
+        result_.created_flits += traffic_.packet_size_flits;
+      }
+      source.next_create = create + gap_.draw(source.random);
+    }
+  }
+  generated_to_ = end;
+}
+
+void TrafficRun::collect() {
+  const std::int64_t window_begin = traffic_.warmup_cycles;
+  const std::int64_t window_end = window_begin + traffic_.measure_cycles;
+  const std::int64_t deadline = window_end + traffic_.max_drain_cycles;
+  for (const Arrival& arrival : network_.arrivals()) {
+    if (arrival.create_cycle < window_begin || arrival.create_cycle >= window_end || arrival.cycle >= deadline)
+      continue;
+    const LatencyTerms terms = network_.terms(arrival);
+    ++result_.delivered_packets;
+    result_.packet_latency_sum_cycles += arrival.cycle - arrival.create_cycle;
+    result_.network_latency_sum_cycles += arrival.cycle - arrival.inject_cycle;
+    result_.flit_latency_sum_cycles += arrival.flit_latency_sum_cycles;
+    result_.hops_sum += arrival.hops;
+    result_.terms_sum.source_queueing_cycles += terms.source_queueing_cycles;
+    result_.terms_sum.router_cycles += terms.router_cycles;
+    result_.terms_sum.link_cycles += terms.link_cycles;
+    result_.terms_sum.serialisation_cycles += terms.serialisation_cycles;
+    result_.terms_sum.contention_cycles += terms.contention_cycles;
+    result_.packet_latency.add(arrival.cycle - arrival.create_cycle);
+    result_.network_latency.add(arrival.cycle - arrival.inject_cycle);
+  }
+  network_.arrivals().clear();
+  network_.departures().clear();
+}
+
+bool TrafficRun::advance(std::int64_t max_work) {
+  const std::int64_t window_begin = traffic_.warmup_cycles;
+  const std::int64_t window_end = window_begin + traffic_.measure_cycles;
+  const std::int64_t deadline = window_end + traffic_.max_drain_cycles;
+  std::int64_t budget = max_work;
+  while (!done_ && budget > 0) {
+    if (!emptying_) {
+      std::int64_t end = generated_to_ + kChunkCycles;
+      for (const std::int64_t edge : {window_begin, window_end, deadline}) {
+        if (generated_to_ < edge) end = std::min(end, edge);
+      }
+      generate(end);
+    }
+    const std::int64_t end = emptying_ ? kNoEvent : generated_to_;
+    std::int64_t steps = 0;
+    std::int64_t next = network_.next_event();
+    while (next < end && steps < kChunkCycles) {
+      network_.step(next);
+      next = network_.next_event();
+      ++steps;
+    }
+    budget -= steps * static_cast<std::int64_t>(sources_.size()) + kChunkCycles;
+    collect();
+    if (emptying_) {
+      if (next == kNoEvent) finish();
+      continue;
+    }
+    if (end == window_begin) before_ = network_.connected_counters();
+    if (end == window_end) {
+      const std::vector<OutputCounters> after = network_.connected_counters();
+      result_.window = after;
+      for (std::size_t i = 0; i < after.size(); ++i) {
+        result_.window[i].flits -= before_[i].flits;
+        result_.window[i].no_credit -= before_[i].no_credit;
+        result_.window[i].lost_switch -= before_[i].lost_switch;
+        result_.window[i].busy_vc -= before_[i].busy_vc;
+        result_.window[i].lost_vc -= before_[i].lost_vc;
+      }
+    }
+    if (end >= window_end && (result_.delivered_packets == result_.created_packets || end >= deadline)) {
+      emptying_ = true;
+      network_.cancel_queued();
+    }
+  }
+  return done_;
+}
+
+// What was sent has been let through: the laws must hold for every flit of the run.
+void TrafficRun::finish() {
+  if (!network_.idle()) {
+    check_laws(network_);
+    throw_deadlock(network_);
+  }
+  check_laws(network_);
+  result_.injected_flits = 0;
+  result_.ejected_flits = 0;
+  for (const std::int64_t flits : network_.window_injected()) result_.injected_flits += flits;
+  for (const std::int64_t flits : network_.window_ejected()) result_.ejected_flits += flits;
+  result_.ejected_flits_least = *std::min_element(network_.window_ejected().begin(), network_.window_ejected().end());
+  result_.flit_hops = network_.flit_hops();
+  result_.end_cycle = network_.last_cycle();
+  result_.core_bytes = network_.core_bytes();
+  done_ = true;
+}
+
+PacketRun::PacketRun(const NetworkSpec& network, const std::vector<PacketIn>& packets)
+    : network_(network), records_(packets.size()) {
+  for (std::size_t i = 0; i < packets.size(); ++i) {
+    PacketIn packet = packets[i];
+    packet.tag = i;
+    network_.offer(packet);
+  }
+}
+
+bool PacketRun::advance(std::int64_t max_work) {
+  std::int64_t next = network_.next_event();
+  const std::int64_t stop = network_.flit_hops() + max_work;
+  std::int64_t steps = 0;
+  while (next != kNoEvent) {
+    network_.step(next);
+    next = network_.next_event();
+    if (++steps % 1024 == 0 && network_.flit_hops() + steps >= stop) break;
+  }
+  for (const Arrival& arrival : network_.arrivals()) {
+    records_[arrival.tag] = {arrival.inject_cycle, arrival.cycle, arrival.hops, network_.terms(arrival)};
+  }
+  network_.arrivals().clear();
+  network_.departures().clear();
+  if (next != kNoEvent) return false;
+  check_laws(network_);
+  if (!network_.idle()) throw_deadlock(network_);
+  return true;
+}
+
+}  // namespace cosim::noc

@@ -1,0 +1,151 @@
+// Open-loop synthetic traffic on a network: Bernoulli sources, warm-up, measurement window, drain.
+//
+// Semantics as BookSim2's latency runs: every source creates a packet with probability rate / size in each cycle,
+// queues them without bound, and goes on doing so during the drain; latencies are those of the packets created in the
+// window; injected and accepted flits are those sent by sources and read by nodes in the window, whatever their age.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <stdexcept>
+#include <vector>
+
+#include "noc/flit_network.hpp"
+#include "sim/engine.hpp"
+#include "sim/random.hpp"
+
+namespace cosim::noc {
+
+// A law of the simulator is broken: a fault of ours, never of the input.
+class LawBroken : public std::logic_error {
+ public:
+  using std::logic_error::logic_error;
+};
+
+// Throws LawBroken when a conservation law does not hold.
+void check_laws(const FlitNetwork& network);
+
+struct TrafficSpec {
+  // Destination of a packet: `permutation`[source] when not empty; else one of `nodes` by `weights`; both empty: any
+  // terminal, the source included.
+  std::vector<std::int32_t> permutation;
+  std::vector<std::int32_t> nodes;
+  std::vector<std::uint64_t> weights;
+  double injection_rate = 0.1;  // flits per terminal and cycle, in (0, packet_size_flits]
+  std::int32_t packet_size_flits = 1;
+  std::int32_t message_class = 0;
+  std::int64_t warmup_cycles = 0;
+  std::int64_t measure_cycles = 1;
+  std::int64_t max_drain_cycles = 0;
+  std::uint64_t seed = 1;
+};
+
+// Cycles from one success of a Bernoulli process to the next, from one 64-bit draw (more for gaps above 256). Integer
+// arithmetic only, so equal on every machine.
+class GeometricGap {
+ public:
+  explicit GeometricGap(double probability);
+  [[nodiscard]] std::int64_t draw(sim::RandomStream& random) const;
+
+ private:
+  static constexpr std::size_t kTable = 256;
+  std::array<std::uint64_t, kTable> longer_;  // [k]: 2^64 P(gap > k + 1)
+  std::array<std::uint16_t, 256> first_;      // shortest gap - 1 a draw with this top byte can mean
+};
+
+// An exact distribution of non-negative integers: small values by count, the rest one by one.
+class Histogram {
+ public:
+  void add(std::int64_t value);
+  [[nodiscard]] std::int64_t count() const { return count_; }
+  [[nodiscard]] std::int64_t max() const { return max_; }
+  // The smallest value v such that at least a share p of all values is <= v (nearest rank); -1 when empty.
+  [[nodiscard]] std::int64_t percentile(double p) const;
+
+ private:
+  static constexpr std::int64_t kCounted = 1 << 16;
+  std::vector<std::int64_t> counts_;
+  std::vector<std::int64_t> large_;
+  std::int64_t count_ = 0;
+  std::int64_t max_ = -1;
+};
+
+struct TrafficResult {
+  std::int64_t created_packets = 0;    // in the window
+  std::int64_t delivered_packets = 0;  // of those
+  std::int64_t created_flits = 0;      // in the window
+  std::int64_t packet_latency_sum_cycles = 0;
+  std::int64_t network_latency_sum_cycles = 0;
+  std::int64_t flit_latency_sum_cycles = 0;
+  std::int64_t hops_sum = 0;
+  LatencyTerms terms_sum;
+  Histogram packet_latency;
+  Histogram network_latency;
+  std::int64_t injected_flits = 0;  // in the window, as ejected_flits
+  std::int64_t ejected_flits = 0;
+  std::int64_t ejected_flits_least = 0;  // of the terminal with the fewest
+  std::int64_t flit_hops = 0;            // whole run
+  std::int64_t end_cycle = 0;            // last cycle of the run, the final emptying included
+  std::size_t core_bytes = 0;
+  std::vector<OutputCounters> window;  // of FlitNetwork::connected_outputs()
+};
+
+class TrafficRun {
+ public:
+  TrafficRun(const NetworkSpec& network, TrafficSpec traffic);
+
+  // Runs on for about `max_work` flit-hops and cycles; true when the run is complete. Throws sim::DeadlockError and
+  // LawBroken.
+  bool advance(std::int64_t max_work);
+
+  [[nodiscard]] const TrafficResult& result() const { return result_; }
+  [[nodiscard]] const FlitNetwork& network() const { return network_; }
+  [[nodiscard]] std::int64_t cycle() const { return network_.last_cycle(); }
+
+ private:
+  struct Source {
+    sim::RandomStream random;
+    std::int64_t next_create = 0;
+  };
+
+  void generate(std::int64_t end);
+  [[nodiscard]] std::int32_t destination(std::int32_t source, sim::RandomStream& random) const;
+  void collect();
+  void finish();
+
+  TrafficSpec traffic_;
+  FlitNetwork network_;
+  GeometricGap gap_;
+  std::vector<std::uint64_t> cumulative_;
+  std::vector<Source> sources_;
+  std::int64_t generated_to_ = 0;  // every packet created before has been offered
+  bool emptying_ = false;
+  bool done_ = false;
+  std::vector<OutputCounters> before_;
+  TrafficResult result_;
+};
+
+// A given list of packets, run until the last one has arrived.
+struct PacketRecord {
+  std::int64_t inject_cycle = -1;
+  std::int64_t eject_cycle = -1;
+  std::int64_t hops = 0;
+  LatencyTerms terms;
+};
+
+class PacketRun {
+ public:
+  // `packets` in the order of their sources' FIFOs; tags are ignored.
+  PacketRun(const NetworkSpec& network, const std::vector<PacketIn>& packets);
+
+  bool advance(std::int64_t max_work);
+
+  [[nodiscard]] const std::vector<PacketRecord>& records() const { return records_; }
+  [[nodiscard]] FlitNetwork& network() { return network_; }
+
+ private:
+  FlitNetwork network_;
+  std::vector<PacketRecord> records_;
+};
+
+}  // namespace cosim::noc
