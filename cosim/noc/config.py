@@ -105,7 +105,7 @@ class NetworkConfig:
             path: what to call the description in errors.
 
         Raises:
-            ValueError: every unknown key, impossible value and wrong combination, one a line.
+            ConfigErrors: every unknown key, impossible value and wrong combination, one a line.
         """
         return _Reader(description, path).read()
 
@@ -119,7 +119,7 @@ class _Reader:
     def read(self) -> NetworkConfig:
         problems, path = self.problems, self.path
         if not isinstance(self.given, Mapping):
-            problems.add(path, f"expected a mapping of keys to values, got {self.given!r}")
+            problems.add(path, "a mapping of keys to values", repr(self.given))
             problems.raise_if_any()
         problems.unknown_keys(path, self.given, NetworkConfig.keys())
         num_vcs = self._integer("num_vcs", 4, 1, MOST_VCS)
@@ -133,9 +133,7 @@ class _Reader:
             "credit_delay": self._integer("credit_delay", 1, 0, 100_000),
         }
         if delays["st_prepare_delay"] == 0 and delays["st_final_delay"] == 0:
-            problems.add(
-                f"{path}.st_final_delay", "switch traversal (st_prepare_delay + st_final_delay) takes >= 1 cycle"
-            )
+            problems.add(f"{path}.st_final_delay", "a switch traversal (st_prepare_delay + st_final_delay) >= 1", "0")
         buffer_flits = self._integer("link_buffer_flits", vc_buf_size or 1, 1, 65536)
         topology = self._topology(vc_buf_size or 1, buffer_flits or 1)
         latency = self._link_latency(topology)
@@ -169,18 +167,16 @@ class _Reader:
 
     def _only(self, key: str, value: int | bool, why: str) -> None:
         if key in self.given and (self.given[key] != value or isinstance(self.given[key], str)):
-            self.problems.add(
-                f"{self.path}.{key}", f"only {str(value).lower()} is supported ({why}), got {self.given[key]!r}"
-            )
+            self.problems.add(f"{self.path}.{key}", f"{str(value).lower()} ({why})", repr(self.given[key]))
 
     def _topology(self, vc_buf_size: int, buffer_flits: int) -> Topology | None:
         path, problems = f"{self.path}.topology", self.problems
         if "topology" not in self.given:
-            problems.add(path, 'missing; for example {"kind": "mesh", "shape": [8, 8]}')
+            problems.add(path, 'a topology such as {"kind": "mesh", "shape": [8, 8]}', "none")
             return None
         given = self.given["topology"]
         if not isinstance(given, Mapping):
-            problems.add(path, f'expected a mapping such as {{"kind": "mesh", "shape": [8, 8]}}, got {given!r}')
+            problems.add(path, 'a mapping such as {"kind": "mesh", "shape": [8, 8]}', repr(given))
             return None
         kind = problems.choice(f"{path}.kind", given.get("kind"), TOPOLOGY_KEYS)
         if kind is None:
@@ -193,9 +189,9 @@ class _Reader:
     def _mesh(self, given: Mapping[str, Any], path: str) -> Topology | None:
         shape = given.get("shape")
         if not isinstance(shape, Sequence) or isinstance(shape, str) or not shape:
-            self.problems.add(f"{path}.shape", f"expected routers per dimension such as [8, 8], got {shape!r}")
+            self.problems.add(f"{path}.shape", "routers per dimension such as [8, 8]", repr(shape))
             return None
-        sizes = [self.problems.integer(f"{path}.shape[{i}]", k, 1, 1 << 20) for i, k in enumerate(shape)]
+        sizes = [self.problems.integer(f"{path}.shape.{i}", k, 1, 1 << 20) for i, k in enumerate(shape)]
         concentration = self.problems.integer(f"{path}.concentration", given.get("concentration", 1), 1, 64)
         if None in sizes or concentration is None:
             return None
@@ -203,7 +199,7 @@ class _Reader:
         for k in sizes:
             routers *= k or 1
         if routers > 1 << 20:
-            self.problems.add(f"{path}.shape", f"expected at most {1 << 20} routers, got {routers}")
+            self.problems.add(f"{path}.shape", f"at most {1 << 20} routers", str(routers))
             return None
         return Topology("mesh", tuple(k or 1 for k in sizes), concentration, routers)
 
@@ -212,35 +208,35 @@ class _Reader:
         routers = problems.integer(f"{path}.routers", given.get("routers"), 1, 1 << 20)
         links = given.get("links", ())
         if not isinstance(links, Sequence) or isinstance(links, str):
-            problems.add(f"{path}.links", f"expected a list of links, got {links!r}")
+            problems.add(f"{path}.links", "a list of links", repr(links))
             return None
         if routers is None:
             return None
         found: list[GraphLink] = []
         for i, link in enumerate(links):
-            found.extend(self._graph_link(link, f"{path}.links[{i}]", routers, buffer_flits))
+            found.extend(self._graph_link(link, f"{path}.links.{i}", routers, buffer_flits))
         nodes = given.get("nodes", list(range(routers)))
         if not isinstance(nodes, Sequence) or isinstance(nodes, str) or not nodes:
-            problems.add(f"{path}.nodes", f"expected the router of each node, got {nodes!r}")
+            problems.add(f"{path}.nodes", "the router of each node", repr(nodes))
             return None
-        places = [problems.integer(f"{path}.nodes[{i}]", r, 0, routers - 1) for i, r in enumerate(nodes)]
+        places = [problems.integer(f"{path}.nodes.{i}", r, 0, routers - 1) for i, r in enumerate(nodes)]
         return Topology("graph", (), 1, routers, tuple(found), tuple(p or 0 for p in places))
 
     def _graph_link(self, link: object, path: str, routers: int, buffer_flits: int) -> list[GraphLink]:
         problems = self.problems
         if not isinstance(link, Mapping):
-            problems.add(path, f"expected {{between: [a, b]}} or {{from: a, to: b}}, got {link!r}")
+            problems.add(path, "{between: [a, b]} or {from: a, to: b}", repr(link))
             return []
         problems.unknown_keys(path, link, ("between", "from", "to", "latency", "buffer_flits"))
         both = "between" in link
         if both == ("from" in link or "to" in link):
-            problems.add(path, "expected either between: [a, b] (both directions) or from: a and to: b")
+            problems.add(path, "either between: [a, b] (both directions) or from: a and to: b", repr(dict(link)))
             return []
         ends = link["between"] if both else [link.get("from"), link.get("to")]
         if not isinstance(ends, Sequence) or isinstance(ends, str) or len(ends) != 2:
-            problems.add(f"{path}.between", f"expected two routers, got {ends!r}")
+            problems.add(f"{path}.between", "two routers", repr(ends))
             return []
-        names = (f"{path}.between[0]", f"{path}.between[1]") if both else (f"{path}.from", f"{path}.to")
+        names = (f"{path}.between.0", f"{path}.between.1") if both else (f"{path}.from", f"{path}.to")
         a, b = (problems.integer(name, end, 0, routers - 1) for name, end in zip(names, ends, strict=True))
         default = self.given.get("link_latency", 1)
         default = default if isinstance(default, int) else 1
@@ -249,7 +245,7 @@ class _Reader:
         if a is None or b is None or latency is None or buffers is None:
             return []
         if a == b:
-            problems.add(path, f"a link from router {a} to itself")
+            problems.add(path, "two different routers", f"router {a} twice")
             return []
         one = GraphLink(a, b, latency, buffers)
         return [one, GraphLink(b, a, latency, buffers)] if both else [one]
@@ -258,8 +254,8 @@ class _Reader:
         path, value = f"{self.path}.link_latency", self.given.get("link_latency", 1)
         if isinstance(value, Sequence) and not isinstance(value, str):
             if topology is not None and (topology.kind == "graph" or len(value) != len(topology.shape)):
-                self.problems.add(path, f"expected one integer, or one per dimension of a mesh, got {value!r}")
-            found = [self.problems.integer(f"{path}[{i}]", v, 1, 1_000_000) for i, v in enumerate(value)]
+                self.problems.add(path, "one integer, or one per dimension of a mesh", repr(value))
+            found = [self.problems.integer(f"{path}.{i}", v, 1, 1_000_000) for i, v in enumerate(value)]
             return tuple(v or 1 for v in found)
         latency = self.problems.integer(path, value, 1, 1_000_000) or 1
         return (latency,) * (len(topology.shape) if topology is not None and topology.shape else 1)
@@ -272,7 +268,7 @@ class _Reader:
             self.problems.unknown_keys(path, value, ("table",))
             return "table", self._table(value.get("table"), f"{path}.table")
         if value == "table" or value is None:
-            self.problems.add(path, 'expected {"table": file or rows of router, destination, next_router}')
+            self.problems.add(path, '{"table": file or rows of router, destination, next_router}', repr(value))
             return None, ()
         return self.problems.choice(path, value, allowed), ()
 
@@ -283,54 +279,52 @@ class _Reader:
             try:
                 frame = pd.read_csv(value)
             except OSError as error:
-                self.problems.add(path, f"cannot read {value!r}: {error.strerror or error}")
+                self.problems.add(path, "a CSV file that can be read", f"{value!r} ({error.strerror or error})")
                 return ()
             rows: object = [{str(k): v for k, v in row.items()} for row in frame.to_dict("records")]
         else:
             rows = value
         if not isinstance(rows, Sequence) or isinstance(rows, str):
-            self.problems.add(path, f"expected a CSV file or a list of rows, got {value!r}")
+            self.problems.add(path, "a CSV file or a list of rows", repr(value))
             return ()
         found = []
         for i, row in enumerate(rows):
             if not isinstance(row, Mapping):
-                self.problems.add(f"{path}[{i}]", f"expected router, destination and next_router, got {row!r}")
+                self.problems.add(f"{path}.{i}", "router, destination and next_router", repr(row))
                 continue
-            self.problems.unknown_keys(f"{path}[{i}]", row, ("router", "destination", "next_router", "link"))
+            self.problems.unknown_keys(f"{path}.{i}", row, ("router", "destination", "next_router", "link"))
             entry = {}
             for key in ("router", "destination", "next_router"):
-                number = self.problems.integer(f"{path}[{i}].{key}", row.get(key), 0)
+                number = self.problems.integer(f"{path}.{i}.{key}", row.get(key), 0)
                 entry[key] = number if number is not None else 0
             if "link" in row:
-                entry["link"] = self.problems.integer(f"{path}[{i}].link", row["link"], 0) or 0
+                entry["link"] = self.problems.integer(f"{path}.{i}.link", row["link"], 0) or 0
             found.append(entry)
         return tuple(found)
 
     def _classes(self, num_vcs: int | None) -> tuple[MessageClass, ...]:
         path, given = f"{self.path}.classes", self.given.get("classes", {})
         if not isinstance(given, Mapping):
-            self.problems.add(path, f"expected name: {{vcs: [..], priority: n}} for each class, got {given!r}")
+            self.problems.add(path, "name: {vcs: [..], priority: n} for each class", repr(given))
             return ()
         owner: dict[int, str] = {}
         found = []
         for name, value in given.items():
             here = f"{path}.{name}"
             if not isinstance(value, Mapping):
-                self.problems.add(here, f"expected vcs and priority, got {value!r}")
+                self.problems.add(here, "vcs and priority", repr(value))
                 continue
             self.problems.unknown_keys(here, value, ("vcs", "priority"))
             vcs = value.get("vcs")
             if not isinstance(vcs, Sequence) or isinstance(vcs, str) or not vcs:
-                self.problems.add(f"{here}.vcs", f"expected a list of VCs, got {vcs!r}")
+                self.problems.add(f"{here}.vcs", "a list of VCs", repr(vcs))
                 continue
             mine = [
-                self.problems.integer(f"{here}.vcs[{i}]", v, 0, (num_vcs or MOST_VCS) - 1) for i, v in enumerate(vcs)
+                self.problems.integer(f"{here}.vcs.{i}", v, 0, (num_vcs or MOST_VCS) - 1) for i, v in enumerate(vcs)
             ]
             for v in mine:
                 if v is not None and v in owner:
-                    self.problems.add(
-                        f"{here}.vcs", f"VC {v} already belongs to {owner[v]!r}; classes use disjoint VCs"
-                    )
+                    self.problems.add(f"{here}.vcs", "VCs that no other class uses", f"VC {v}, of {owner[v]!r}")
                 elif v is not None:
                     owner[v] = str(name)
             priority = self.problems.integer(f"{here}.priority", value.get("priority", 0), -(1 << 30), 1 << 30)
@@ -342,8 +336,8 @@ class _Reader:
         if ports * num_vcs > MOST_INPUT_VCS:
             self.problems.add(
                 f"{self.path}.num_vcs",
-                f"a router of {ports} ports x {num_vcs} VCs has {ports * num_vcs} input VCs; "
-                f"at most {MOST_INPUT_VCS} are supported",
+                f"at most {MOST_INPUT_VCS} input VCs (ports x VCs) per router",
+                f"{ports} ports x {num_vcs} VCs = {ports * num_vcs}",
             )
 
 

@@ -6,8 +6,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from cosim.config.errors import did_you_mean
 from cosim.noc.config import NetworkConfig
-from cosim.noc.problems import Problems
+from cosim.noc.problems import Problems, listed
 
 __all__ = ["packet_rows", "with_times"]
 
@@ -30,17 +31,17 @@ def _integers(frame: pd.DataFrame, column: str, problems: Problems) -> npt.NDArr
     values = frame[column]
     if values.isna().any():
         row = int(np.flatnonzero(values.isna().to_numpy())[0])
-        problems.add(f"packets.{column}", f"row {row} has no value")
+        problems.add(f"packets.{column}", "a value in every row", f"none in row {row}")
         return np.zeros(len(frame), dtype=np.int64)
     if pd.api.types.is_bool_dtype(values) or not pd.api.types.is_numeric_dtype(values):
-        problems.add(f"packets.{column}", f"expected integers, got {values.dtype}")
+        problems.add(f"packets.{column}", "integers", str(values.dtype))
         return np.zeros(len(frame), dtype=np.int64)
     numbers = values.to_numpy()
     if not pd.api.types.is_integer_dtype(values):
         whole = np.isfinite(numbers) & (np.floor(numbers) == numbers)
         if not whole.all():
             row = int(np.flatnonzero(~whole)[0])
-            problems.add(f"packets.{column}", f"expected integers, row {row} has {numbers[row]}")
+            problems.add(f"packets.{column}", "integers", f"{numbers[row]} in row {row}")
             return np.zeros(len(frame), dtype=np.int64)
     return numbers.astype(np.int64)
 
@@ -50,15 +51,15 @@ def _within(
 ) -> None:
     wrong = np.flatnonzero((values < least) | (values > most))
     for row in wrong[:SHOWN]:
-        problems.add(f"packets.{column}", f"row {row}: expected {meaning}, got {values[row]}")
+        problems.add(f"packets.{column}", meaning, f"{values[row]} in row {row}")
     if len(wrong) > SHOWN:
-        problems.add(f"packets.{column}", f"{len(wrong) - SHOWN} more rows like this")
+        problems.add(f"packets.{column}", meaning, f"other values in {len(wrong) - SHOWN} more rows")
 
 
 def _classes(frame: pd.DataFrame, config: NetworkConfig, problems: Problems) -> npt.NDArray[np.int64]:
     if "message_class" not in frame.columns:
         if len(config.classes) > 1:
-            problems.add("packets.message_class", "missing; the network has more than one message class")
+            problems.add("packets.message_class", "this column (the network has several classes)", "no such column")
         return np.zeros(len(frame), dtype=np.int64)
     names = {c.name: i for i, c in enumerate(config.classes)}
     values = frame["message_class"]
@@ -71,7 +72,10 @@ def _classes(frame: pd.DataFrame, config: NetworkConfig, problems: Problems) -> 
     wrong = np.flatnonzero(known.isna().to_numpy())
     for row in wrong[:SHOWN]:
         problems.add(
-            "packets.message_class", f"row {row}: expected one of {', '.join(names) or '0'}, got {values.iloc[row]!r}"
+            "packets.message_class",
+            listed(names),
+            f"{values.iloc[row]!r} in row {row}",
+            did_you_mean(str(values.iloc[row]), names),
         )
     return known.fillna(0).to_numpy().astype(np.int64)
 
@@ -84,17 +88,20 @@ def packet_rows(frame: pd.DataFrame, config: NetworkConfig, nodes: int) -> npt.N
             Other columns are kept but not read.
 
     Raises:
-        ValueError: missing columns, values that are no integers, unknown nodes, empty packets: all of them.
+        ConfigErrors: missing columns, values that are no integers, unknown nodes, empty packets: all of them.
     """
     problems = Problems()
     for column in REQUIRED:
         if column not in frame.columns:
-            problems.add("packets", f"column {column!r} is missing; the frame has {', '.join(map(str, frame.columns))}")
+            columns = [str(c) for c in frame.columns]
+            problems.add(
+                "packets", f"a column {column!r}", f"the columns {', '.join(columns)}", did_you_mean(column, columns)
+            )
     if "dst_set" in frame.columns:
-        problems.add("packets.dst_set", "multicast packets are not supported; give one row per destination")
+        problems.add("packets.dst_set", "one row per destination", "this column (multicast packets are not supported)")
     for column in ADDED:
         if column in frame.columns:
-            problems.add(f"packets.{column}", "is a result of the run; drop this column")
+            problems.add(f"packets.{column}", "no such column (it is a result of the run)", "a column of this name")
     problems.raise_if_any()
     create = _integers(frame, "create_cycle", problems)
     source = _integers(frame, "src", problems)

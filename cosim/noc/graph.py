@@ -15,7 +15,7 @@ def build_spec(config: NetworkConfig) -> _core.NetworkSpec:
     """The core's description of `config`.
 
     Raises:
-        ValueError: a route table that misses a router-destination pair or names a link that does not exist.
+        ConfigErrors: a route table that misses a router-destination pair or names a link that does not exist.
     """
     spec = _core.NetworkSpec()
     for key in (
@@ -37,7 +37,9 @@ def build_spec(config: NetworkConfig) -> _core.NetworkSpec:
         _build_graph(spec, config)
     if config.routing == "table":
         _set_table(spec, config)
-    problems = Problems([f"network: {sentence}" for sentence in spec.problems()])
+    problems = Problems()
+    for sentence in spec.problems():
+        problems.add("network", "a network that can be built", sentence)
     problems.raise_if_any()
     return spec
 
@@ -78,27 +80,34 @@ def _set_table(spec: _core.NetworkSpec, config: NetworkConfig) -> None:
         router, node, following = row["router"], row["destination"], row["next_router"]
         if router >= spec.routers or node >= len(terminals):
             problems.add(
-                f"{path}[{i}]",
-                f"router {router} (of {spec.routers}) or node {node} (of {len(terminals)}) does not exist",
+                f"{path}.{i}",
+                f"a router below {spec.routers} and a node below {len(terminals)}",
+                f"router {router}, destination {node}",
             )
             continue
         parallel = ports[router, following]
         which = row.get("link", 0)
         if which >= len(parallel):
-            problems.add(f"{path}[{i}]", f"there is no link {which} from router {router} to router {following}")
+            problems.add(
+                f"{path}.{i}",
+                f"one of the {len(parallel)} links from router {router} to router {following}",
+                f"link {which}",
+            )
             continue
         if (router, node) in routes:
-            problems.add(f"{path}[{i}]", f"router {router}, destination {node} is given twice")
+            problems.add(
+                f"{path}.{i}", "one route per router and destination", f"router {router}, destination {node} again"
+            )
         routes[router, node] = parallel[which]
     for node, terminal in enumerate(terminals):
         if (terminal.router, node) in routes:
-            problems.add(path, f"node {node} is at router {terminal.router}; its route there is the ejection port")
+            problems.add(path, f"no route at router {terminal.router} to its own node {node}", "one")
         routes[terminal.router, node] = terminal.port
     missing = [(r, n) for r in range(spec.routers) for n in range(len(terminals)) if (r, n) not in routes]
     for router, node in missing[:8]:
-        problems.add(path, f"no route at router {router} to node {node}")
+        problems.add(path, f"a route at router {router} to node {node}", "none")
     if len(missing) > 8:
-        problems.add(path, f"{len(missing) - 8} more routes are missing")
+        problems.add(path, "a route for every router and destination", f"{len(missing) - 8} more are missing")
     problems.raise_if_any()
     entries = [routes[r, n] for r in range(spec.routers) for n in range(len(terminals))]
     spec.set_routes(entries, [(1 << config.num_vcs) - 1])

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from cosim import _core
+from cosim.config.errors import ConfigErrors
 from cosim.noc.config import NetworkConfig
 from cosim.noc.frames import packet_rows, with_times
 from cosim.noc.graph import build_spec
@@ -34,7 +35,7 @@ class Network:
         config: a description (see `NetworkConfig.from_dict`) or a `NetworkConfig`.
 
     Raises:
-        ValueError: every problem of the description.
+        ConfigErrors: every problem of the description.
     """
 
     def __init__(self, config: Mapping[str, Any] | NetworkConfig) -> None:
@@ -92,7 +93,7 @@ class Network:
             message_class: name of the class of all packets; needed when the network has several.
 
         Raises:
-            ValueError: impossible arguments.
+            ConfigErrors: impossible arguments.
             cosim._core.DeadlockError: nothing can move any more; the text names who waits for whom.
         """
         traffic = self._traffic(
@@ -116,7 +117,7 @@ class Network:
             latency terms (they sum to packet_latency_cycles) added.
 
         Raises:
-            ValueError: every problem of the frame.
+            ConfigErrors: every problem of the frame.
             cosim._core.DeadlockError: nothing can move any more.
         """
         return self.packet_run(frame).packets
@@ -150,26 +151,27 @@ class Network:
         problems.integer("max_drain_cycles", max_drain_cycles, 0, 1 << 50)
         problems.integer("seed", seed, 0, (1 << 64) - 1)
         if isinstance(injection_rate, bool) or not isinstance(injection_rate, int | float):
-            problems.add("injection_rate", f"expected a number of flits per node and cycle, got {injection_rate!r}")
+            problems.add("injection_rate", "a number of flits per node and cycle", repr(injection_rate))
         elif isinstance(packet_size_flits, int) and not 0 < injection_rate <= packet_size_flits:
             problems.add(
                 "injection_rate",
-                "expected more than 0 and at most packet_size_flits "
-                f"({packet_size_flits}; a source creates at most one packet a cycle), got {injection_rate}",
+                f"more than 0 and at most packet_size_flits = {packet_size_flits} (a source creates at most one packet "
+                "a cycle)",
+                str(injection_rate),
             )
         names = [c.name for c in self._config.classes]
         index = 0
         if message_class is not None:
             if not names:
-                problems.add("message_class", f"the network has no message classes, got {message_class!r}")
+                problems.add("message_class", "none (the network has no message classes)", repr(message_class))
             elif problems.choice("message_class", message_class, names):
                 index = names.index(message_class)
         elif len(names) > 1:
-            problems.add("message_class", f"expected one of {', '.join(names)}: the network has several classes")
+            problems.add("message_class", f"one of {', '.join(names)}", "none")
         try:
             destinations = read_pattern(pattern, self.nodes, self._shape())
-        except ValueError as error:
-            problems.found.extend(str(error).splitlines())
+        except ConfigErrors as error:
+            problems.found.extend(error.errors)
         problems.raise_if_any()
         traffic = _core.TrafficSpec()
         traffic.permutation = list(destinations.permutation)

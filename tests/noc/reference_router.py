@@ -1,4 +1,4 @@
-"""A slow, obvious model of the network: explicit queues, credit counters and request lists, every VC visited every cycle.
+"""A slow, obvious model of the network: explicit queues, credit counters and request lists, all visited every cycle.
 
 It is written from the router's description (docs/network.md), shares no code and no data layout with the core, and is
 what the core is compared with packet by packet.
@@ -107,12 +107,11 @@ class Reference:
                 self.credits[r, p, v] = self.buffer_flits
         self.source_credits = {(n, v): self.buffer_flits for n in range(len(self.terminals)) for v in range(self.vcs)}
         self.owner: dict[tuple[int, int, int], tuple[int, int] | None] = dict.fromkeys(self.credits)
-        zeros: Callable[[], dict[int, int]] = lambda: defaultdict(int)
-        self.va_grant = [zeros() for _ in range(self.routers)]
-        self.va_accept = [zeros() for _ in range(self.routers)]
-        self.sa_grant = [zeros() for _ in range(self.routers)]
-        self.sa_accept = [zeros() for _ in range(self.routers)]
-        self.sa_vc = [zeros() for _ in range(self.routers)]
+        self.va_grant: list[dict[int, int]] = [defaultdict(int) for _ in range(self.routers)]
+        self.va_accept: list[dict[int, int]] = [defaultdict(int) for _ in range(self.routers)]
+        self.sa_grant: list[dict[int, int]] = [defaultdict(int) for _ in range(self.routers)]
+        self.sa_accept: list[dict[int, int]] = [defaultdict(int) for _ in range(self.routers)]
+        self.sa_vc: list[dict[int, int]] = [defaultdict(int) for _ in range(self.routers)]
         self.flits_due: dict[int, list[tuple[tuple[int, int, int], Flit]]] = defaultdict(list)
         self.credits_due: dict[int, list[tuple[str, tuple[int, ...]]]] = defaultdict(list)
         self.class_vcs = self.class_vcs or [list(range(self.vcs))]
