@@ -159,7 +159,12 @@ class _Reader:
             link_buffer_flits=buffer_flits or 0,
             compat=compat or "",
             classes=classes,
-            **{key: value or 0 for key, value in delays.items()},
+            routing_delay=delays["routing_delay"] or 0,
+            vc_alloc_delay=delays["vc_alloc_delay"] or 0,
+            sw_alloc_delay=delays["sw_alloc_delay"] or 0,
+            st_prepare_delay=delays["st_prepare_delay"] or 0,
+            st_final_delay=delays["st_final_delay"] or 0,
+            credit_delay=delays["credit_delay"] or 0,
         )
 
     def _integer(self, key: str, default: int, least: int, most: int) -> int | None:

@@ -118,7 +118,7 @@ def packet_rows(frame: pd.DataFrame, config: NetworkConfig, nodes: int) -> npt.N
 
 def with_times(frame: pd.DataFrame, records: npt.NDArray[np.int64]) -> pd.DataFrame:
     """The frame with inject_cycle, eject_cycle, latencies, hops and latency terms added; same rows and index."""
-    out = frame.copy()
+    out: pd.DataFrame = frame.copy()
     for i, column in enumerate(ADDED):
         out[column] = records[:, i]
     create = frame["create_cycle"].to_numpy().astype(np.int64)

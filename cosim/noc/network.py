@@ -120,7 +120,8 @@ class Network:
             ConfigErrors: every problem of the frame.
             cosim._core.DeadlockError: nothing can move any more.
         """
-        return self.packet_run(frame).packets
+        packets: pd.DataFrame = self.packet_run(frame).packets
+        return packets
 
     def packet_run(self, frame: pd.DataFrame) -> PacketResult:
         """As `run_packets`, with the links' counters, the makespan and the work done."""
@@ -246,7 +247,7 @@ class Network:
             for vc in message_class.vcs:
                 owner[vc] = message_class.name
         flits = counters[:, 0]
-        return pd.DataFrame(
+        links: pd.DataFrame = pd.DataFrame(
             {
                 "router": np.repeat([router for router, _ in outputs], vcs),
                 "port": np.repeat([port for _, port in outputs], vcs),
@@ -262,3 +263,4 @@ class Network:
                 "lost_vc_cycles": counters[:, 4],
             }
         )
+        return links
