@@ -1,5 +1,6 @@
 """Routing traces: load, check, describe, generate, save."""
 
+from cosim.trace.generate import fitted, zipf_markov
 from cosim.trace.limits import ReadLimits
 from cosim.trace.load import formats, load, save
 from cosim.trace.options import ReadOptions, TraceAdapter
@@ -15,9 +16,11 @@ __all__ = [
     "RoutingTrace",
     "TraceAdapter",
     "TraceError",
+    "fitted",
     "formats",
     "load",
     "mix64",
     "same_trace",
     "save",
+    "zipf_markov",
 ]

@@ -126,6 +126,10 @@ class RoutingTrace:
             domain=pick(self.domain),
         )
 
+    def without_scores(self) -> RoutingTrace:
+        """The same trace without router scores."""
+        return replace(self, scores=None, scores_token=None)
+
     def check_model(self, *, experts: int, layers: int | None = None, top_k: int | None = None) -> None:
         """Raises TraceError unless the trace can be routed on a model of that many experts, MoE layers and Top-k."""
         problems = Problems(self.source)
