@@ -1,6 +1,6 @@
 """Holds what an sdist or wheel contains against the committed list and against the checkout.
 
-usage: contents.py sdist|wheel ARCHIVE
+usage: contents.py sdist|wheel [ARCHIVE]      without an archive: are all committed files in the list?
 
 Lists: tests/house/expected_sdist.txt and expected_wheel.txt, one pattern a line (`*` stays inside one folder, `**` does
 not). Every file must match a pattern and every pattern a file; besides, every committed file that belongs into the
@@ -65,16 +65,22 @@ def differences(files: list[str], patterns: list[str], committed: set[str]) -> l
     return lines
 
 
-def main(kind: str, archive: Path) -> int:
+def main(kind: str, archive: Path | None) -> int:
     """Print the differences; 1 when there are any."""
     text = (ROOT / "tests" / "house" / f"expected_{kind}.txt").read_text()
     patterns = [line for line in text.splitlines() if line and not line.startswith("#")]
-    files = files_of(kind, archive)
-    lines = differences(files, patterns, committed_for(kind))
-    print(f"{archive.name}: {len(files)} files, {archive.stat().st_size} bytes, {len(lines)} differences")
+    committed = committed_for(kind)
+    if archive is None:
+        surplus = differences(sorted(committed), patterns, committed)
+        lines = [line for line in surplus if not line.startswith("nothing matches")]  # an archive has generated files
+        print(f"{kind}: {len(committed)} committed files, {len(lines)} differences")
+    else:
+        files = files_of(kind, archive)
+        lines = differences(files, patterns, committed)
+        print(f"{archive.name}: {len(files)} files, {archive.stat().st_size} bytes, {len(lines)} differences")
     print("\n".join(lines), end="\n" if lines else "")
     return 1 if lines else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], Path(sys.argv[2])))
+    sys.exit(main(sys.argv[1], Path(sys.argv[2]) if len(sys.argv) > 2 else None))
