@@ -270,6 +270,8 @@ class TrendQuantity(Spec):
     over: Text
 
     def problems(self) -> Iterator[Problem]:
+        if self.over in ("seed", "batch"):
+            yield Problem(("over",), "an axis inside the unit of resampling, which is a (seed, batch)", repr(self.over))
         if any(name == self.over for term in self.y.terms for name, _ in term.where):
             yield Problem(("y",), f"no equality on {self.over}, the claim's axis", self.y.text)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from made_samples import layers
 
 from cosim.analytic import read_table
+from cosim.analytic.comoe import TABLE_4
 from cosim.config import presets
 from cosim.config.errors import ConfigErrors
 from cosim.validate.claims import ClaimFile, load_claims
@@ -96,6 +98,10 @@ TWO = layers({("a", "flit"): 100.0, ("b", "flit"): 80.0, ("a", "link"): 90.0, ("
             {"kind": "trend", "published": "increasing", "unit": None, "quantity": "{y: 'balance(a, x=1)', over: x}"},
             "axis",
         ),
+        (
+            {"kind": "trend", "published": "increasing", "unit": None, "quantity": "{y: balance(a), over: batch}"},
+            "unit of resampling",
+        ),
     ],
 )
 def test_schema_is_strict(tmp_path: Path, changes: dict[str, str | None], message: str) -> None:
@@ -127,6 +133,27 @@ def test_shipped_claims_load() -> None:
         loaded = load_claims(name)
         assert loaded.name == name
         assert all(claim.source and claim.statement.endswith(".") for claim in loaded.claims)
+
+
+def test_ratios_of_table_4_are_its_quotients() -> None:
+    short = {"static": "static", "hot": "hot_replication", "transition": "transition_prefetch", "comoe": "comoe"}
+    table = {policy: {"mean": ms, "load": gb, "balance": balance} for policy, ms, gb, balance in TABLE_4}
+    checked = 0
+    for claim in load_claims("comoe").claims:
+        match = re.fullmatch(r"ratio-(mean|load)-(\w+)-over-(\w+)", claim.id)
+        if match:
+            above, below = table[short[match[2]]], table[short[match[3]]]
+            assert claim.published_json() == pytest.approx(above[match[1]] / below[match[1]], abs=6e-5), claim.id
+            checked += 1
+    assert checked == 12
+
+
+@pytest.mark.parametrize("name", ["comoe", "hcrmap"])
+def test_papers_claims_are_measured_or_say_what_they_need(name: str) -> None:
+    claims = load_claims(name).claims
+    measured = [claim for claim in claims if claim.expressions() and not claim.needs]
+    assert len(measured) > len(claims) / 2
+    assert all(claim.kind in ("value", "ratio") or not claim.needs or not claim.expressions() for claim in claims)
 
 
 def test_unknown_claim_set_names_the_nearest() -> None:
