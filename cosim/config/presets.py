@@ -15,6 +15,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "experiments": (".yaml",),
     "hardware": (".yaml",),
     "models": (".yaml",),
+    "networks": (".yaml",),
     "memory": (".yaml",),
     "claims": (".yaml",),
     "traces": (".npz", ".parquet", ".csv", ".jsonl", ".json"),

@@ -122,6 +122,6 @@ def with_times(frame: pd.DataFrame, records: npt.NDArray[np.int64]) -> pd.DataFr
     for i, column in enumerate(ADDED):
         out[column] = records[:, i]
     create = frame["create_cycle"].to_numpy().astype(np.int64)
-    out.insert(out.columns.get_loc("hops"), "packet_latency_cycles", records[:, 1] - create)
-    out.insert(out.columns.get_loc("hops"), "network_latency_cycles", records[:, 1] - records[:, 0])
+    out.insert(list(out.columns).index("hops"), "packet_latency_cycles", records[:, 1] - create)
+    out.insert(list(out.columns).index("hops"), "network_latency_cycles", records[:, 1] - records[:, 0])
     return out

@@ -10,13 +10,11 @@ import numpy.typing as npt
 import pandas as pd
 
 from cosim import _core
-from cosim.config.errors import ConfigErrors
 from cosim.noc.config import NetworkConfig
 from cosim.noc.frames import packet_rows, with_times
 from cosim.noc.graph import build_spec
-from cosim.noc.patterns import read_pattern
-from cosim.noc.problems import Problems
 from cosim.noc.results import LatencyTerms, PacketResult, TrafficResult
+from cosim.noc.traffic import read_traffic
 
 __all__ = ["Network"]
 
@@ -96,10 +94,18 @@ class Network:
             ConfigErrors: impossible arguments.
             cosim._core.DeadlockError: nothing can move any more; the text names who waits for whom.
         """
-        traffic = self._traffic(
-            pattern, injection_rate, packet_size_flits, warmup_cycles, measure_cycles, max_drain_cycles, seed,
-            message_class,
-        )  # fmt: skip
+        traffic = read_traffic(
+            self._config,
+            self.nodes,
+            pattern,
+            injection_rate=injection_rate,
+            packet_size_flits=packet_size_flits,
+            warmup_cycles=warmup_cycles,
+            measure_cycles=measure_cycles,
+            max_drain_cycles=max_drain_cycles,
+            seed=seed,
+            message_class=message_class,
+        )
         run = _core.TrafficRun(self._spec, traffic)
         while not run.advance(WORK_PER_CALL):
             pass
@@ -133,63 +139,6 @@ class Network:
         makespan = int(records[:, 1].max()) if len(records) else 0
         links = self._links(run.connected_outputs(), run.connected_counters(), makespan + 1)
         return PacketResult(with_times(frame, records), links, makespan, run.flit_hops, run.core_bytes)
-
-    def _traffic(
-        self,
-        pattern: str | Mapping[str, Any],
-        injection_rate: float,
-        packet_size_flits: int,
-        warmup_cycles: int,
-        measure_cycles: int,
-        max_drain_cycles: int,
-        seed: int,
-        message_class: str | None,
-    ) -> _core.TrafficSpec:
-        problems = Problems()
-        problems.integer("packet_size_flits", packet_size_flits, 1, 1 << 20)
-        problems.integer("warmup_cycles", warmup_cycles, 0, 1 << 50)
-        problems.integer("measure_cycles", measure_cycles, 1, 1 << 50)
-        problems.integer("max_drain_cycles", max_drain_cycles, 0, 1 << 50)
-        problems.integer("seed", seed, 0, (1 << 64) - 1)
-        if isinstance(injection_rate, bool) or not isinstance(injection_rate, int | float):
-            problems.add("injection_rate", "a number of flits per node and cycle", repr(injection_rate))
-        elif isinstance(packet_size_flits, int) and not 0 < injection_rate <= packet_size_flits:
-            problems.add(
-                "injection_rate",
-                f"more than 0 and at most packet_size_flits = {packet_size_flits} (a source creates at most one packet "
-                "a cycle)",
-                str(injection_rate),
-            )
-        names = [c.name for c in self._config.classes]
-        index = 0
-        if message_class is not None:
-            if not names:
-                problems.add("message_class", "none (the network has no message classes)", repr(message_class))
-            elif problems.choice("message_class", message_class, names):
-                index = names.index(message_class)
-        elif len(names) > 1:
-            problems.add("message_class", f"one of {', '.join(names)}", "none")
-        try:
-            destinations = read_pattern(pattern, self.nodes, self._shape())
-        except ConfigErrors as error:
-            problems.found.extend(error.errors)
-        problems.raise_if_any()
-        traffic = _core.TrafficSpec()
-        traffic.permutation = list(destinations.permutation)
-        traffic.nodes = list(destinations.nodes)
-        traffic.weights = list(destinations.weights)
-        traffic.injection_rate = injection_rate
-        traffic.packet_size_flits = packet_size_flits
-        traffic.message_class = index
-        traffic.warmup_cycles = warmup_cycles
-        traffic.measure_cycles = measure_cycles
-        traffic.max_drain_cycles = max_drain_cycles
-        traffic.seed = seed
-        return traffic
-
-    def _shape(self) -> Sequence[int]:
-        topology = self._config.topology
-        return topology.shape if topology.concentration == 1 else ()
 
     def _traffic_result(self, run: _core.TrafficRun, size: int, cycles: int) -> TrafficResult:
         r = run.result()

@@ -71,14 +71,14 @@ def _shifted(node: int, shape: Sequence[int], shift: Callable[[int], int]) -> in
 def _hotspot(given: Mapping[str, Any], nodes: int, problems: Problems) -> Pattern:
     listed = given.get("nodes")
     if not isinstance(listed, Sequence) or isinstance(listed, str) or not listed:
-        problems.add("traffic.nodes", "the list of hotspot nodes", repr(listed))
+        problems.add("pattern.nodes", "the list of hotspot nodes", repr(listed))
         return Pattern("hotspot")
-    found = [problems.integer(f"traffic.nodes.{i}", n, 0, nodes - 1) for i, n in enumerate(listed)]
+    found = [problems.integer(f"pattern.nodes.{i}", n, 0, nodes - 1) for i, n in enumerate(listed)]
     weights = given.get("weights", [1] * len(listed))
     if not isinstance(weights, Sequence) or isinstance(weights, str) or len(weights) != len(listed):
-        problems.add("traffic.weights", f"one weight per hotspot node ({len(listed)})", repr(weights))
+        problems.add("pattern.weights", f"one weight per hotspot node ({len(listed)})", repr(weights))
         return Pattern("hotspot")
-    heavy = [problems.integer(f"traffic.weights.{i}", w, 1, 1 << 32) for i, w in enumerate(weights)]
+    heavy = [problems.integer(f"pattern.weights.{i}", w, 1, 1 << 32) for i, w in enumerate(weights)]
     return Pattern("hotspot", (), tuple(n or 0 for n in found), tuple(w or 1 for w in heavy))
 
 
@@ -97,24 +97,25 @@ def read_pattern(pattern: str | Mapping[str, Any], nodes: int, shape: Sequence[i
     problems = Problems()
     given: Mapping[str, Any] = {"kind": pattern} if isinstance(pattern, str) else pattern
     if not isinstance(given, Mapping):
-        problems.add("traffic", "a pattern name or a mapping with kind", repr(pattern))
+        problems.add("pattern", "a pattern name or a mapping with kind", repr(pattern))
         problems.raise_if_any()
-    kind = problems.choice("traffic.kind", given.get("kind"), PATTERNS)
-    problems.unknown_keys("traffic", given, ("kind", "nodes", "weights") if kind in ("hotspot", None) else ("kind",))
+    place = "pattern" if isinstance(pattern, str) else "pattern.kind"
+    kind = problems.choice(place, given.get("kind"), PATTERNS)
+    problems.unknown_keys("pattern", given, ("kind", "nodes", "weights") if kind in ("hotspot", None) else ("kind",))
     result = Pattern(kind or "")
     if kind == "hotspot":
         result = _hotspot(given, nodes, problems)
     elif kind in BIT_PATTERNS:
         bits = _bits(nodes)
         if bits is None:
-            problems.add("traffic.kind", f"a power of two of nodes ({kind} permutes node id bits)", str(nodes))
+            problems.add(place, f"a power of two of nodes ({kind} permutes node id bits)", str(nodes))
         elif kind == "transpose" and bits % 2:
-            problems.add("traffic.kind", "an even number of node id bits for transpose", f"{bits} ({nodes} nodes)")
+            problems.add(place, "an even number of node id bits for transpose", f"{bits} ({nodes} nodes)")
         else:
             result = Pattern(kind, tuple(BIT_PATTERNS[kind](node, bits) for node in range(nodes)))
     elif kind in SHIFT_PATTERNS:
         if not shape:
-            problems.add("traffic.kind", "a mesh or torus with one node per router", f"{kind} on another network")
+            problems.add(place, "a mesh or torus with one node per router", f"{kind} on another network")
         else:
             result = Pattern(kind, tuple(_shifted(node, shape, SHIFT_PATTERNS[kind]) for node in range(nodes)))
     problems.raise_if_any()

@@ -17,7 +17,8 @@ def call(*arguments: str) -> Result:
 
 def test_list() -> None:
     lines = call("list").stdout.splitlines()
-    assert [line.split(":")[0] for line in lines] == ["experiments", "hardware", "models", "memory", "claims", "traces"]
+    kinds = ["experiments", "hardware", "models", "networks", "memory", "claims", "traces"]
+    assert [line.split(":")[0] for line in lines] == kinds
     assert call("list", "hardware").stdout.startswith("hardware: ")
 
 

@@ -1,0 +1,208 @@
+"""``cosim noc``: networks by themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cosim.cli.options import out_option, override_option
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from cosim.noc import Network, PacketResult, TrafficResult
+    from cosim.noc.experiment import NetworkExperiment
+
+__all__ = ["noc"]
+
+TOP_LINKS = 8
+
+
+@click.group()
+def noc() -> None:
+    """Run, sweep and check networks by themselves."""
+
+
+@noc.command()
+@click.argument("reference", metavar="NAME|FILE")
+@override_option
+@out_option
+def run(reference: str, overrides: tuple[str, ...], out: Path | None) -> None:
+    """Run the traffic of a network experiment and print loads, latencies and the busiest links.
+
+    NAME is a shipped experiment (noc-mesh8); FILE is YAML with the keys network and traffic.
+    """
+    from cosim.noc import DeadlockError
+    from cosim.noc.experiment import load
+
+    experiment = load(reference, overrides)
+    try:
+        if experiment.packets is not None:
+            packets = experiment.network.packet_run(experiment.packets)
+            lines, metrics = _packet_report(experiment.network, packets), _packet_metrics(packets)
+            links, rows = packets.links, packets.packets
+        else:
+            traffic = experiment.network.run_traffic(**experiment.traffic)
+            lines, metrics = _traffic_report(experiment, traffic), _traffic_metrics(traffic)
+            links, rows = traffic.links, None
+    except DeadlockError as problem:
+        # the routing that the user chose allows it: the input is wrong
+        raise click.ClickException(str(problem)) from problem
+    click.echo("\n".join([_title(experiment.network), "", *lines, "", *_busiest(links)]))
+    if out is not None:
+        _write(out, experiment, metrics, links, rows)
+        click.echo(f"\nwritten to {out}")
+
+
+def _title(network: Network) -> str:
+    config = network.config
+    topology = config.topology
+    shape = " x ".join(map(str, topology.shape))
+    where = f"{shape} {topology.kind}" if shape else f"{topology.kind} of {topology.routers} routers"
+    return (
+        f"{where}, {network.nodes} nodes, {config.routing} routing, {config.num_vcs} VCs x {config.vc_buf_size} flits, "
+        f"router pipeline {config.pipeline_cycles} cycles"
+    )
+
+
+def _aligned(rows: Sequence[tuple[str, ...]], left: int = 1) -> list[str]:
+    """Rows as columns: the first `left` to the left, the rest to the right."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return [
+        "  ".join(
+            cell.ljust(width) if i < left or i == len(row) - 1 else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def _traffic_report(experiment: NetworkExperiment, r: TrafficResult) -> list[str]:
+    from cosim.noc.network import TERMINAL_CYCLES
+
+    network, traffic = experiment.network, experiment.traffic
+    size = int(traffic.get("packet_size_flits", 1))
+    hops = r.hops_mean
+    links = r.terms.link_mean_cycles - TERMINAL_CYCLES
+    formula = network.zero_load_latency_cycles(hops, links, size)
+    depth = network.config.pipeline_cycles
+    pattern = traffic["pattern"]
+    name = pattern if isinstance(pattern, str) else pattern["kind"]
+    state = "stable" if r.stable else "NOT stable: sources fell behind the offered load or packets were left"
+    rows = [
+        ("offered load", f"{r.offered_rate:.4f}", "flits/node/cycle"),
+        ("injected load", f"{r.injected_rate:.4f}", "flits/node/cycle"),
+        ("accepted load", f"{r.accepted_rate:.4f}", "flits/node/cycle"),
+        ("accepted load, least node", f"{r.accepted_rate_least_node:.4f}", "flits/node/cycle"),
+        ("packet latency, mean", f"{r.packet_latency_mean_cycles:.2f}", "cycles, from creation"),
+        (
+            "  at zero load",
+            f"{formula:.2f}",
+            f"cycles = {depth} x {hops:.3f} hops + {links:.3f} links + 3 + {size - 1}",
+        ),
+        ("  source queueing", f"{r.terms.source_queueing_mean_cycles:.2f}", "cycles"),
+        ("  contention", f"{r.terms.contention_mean_cycles:.2f}", "cycles"),
+        ("packet latency, P50", f"{r.packet_latency_p50_cycles}", "cycles"),
+        ("packet latency, P95", f"{r.packet_latency_p95_cycles}", "cycles"),
+        ("packet latency, P99", f"{r.packet_latency_p99_cycles}", "cycles"),
+        ("packet latency, largest", f"{r.packet_latency_max_cycles}", "cycles"),
+        ("network latency, mean", f"{r.network_latency_mean_cycles:.2f}", "cycles, from the head's injection"),
+        ("flit latency, mean", f"{r.flit_latency_mean_cycles:.2f}", "cycles, from each flit's injection"),
+        ("hops, mean", f"{hops:.4f}", "routers"),
+        ("measured packets", f"{r.measured_packets}", f"packets of {size} flits"),
+        ("undrained packets", f"{r.undrained_packets}", "packets"),
+        ("work", f"{r.flit_hops}", f"flit-hops in {r.end_cycle + 1} cycles"),
+        ("core memory", f"{r.core_bytes / 2**20:.2f}", "MiB"),
+    ]
+    return [f"{name} traffic: {state}", *_aligned(rows)]
+
+
+def _packet_report(network: Network, r: PacketResult) -> list[str]:
+    packets = r.packets
+    rows = [
+        ("packets", f"{len(packets)}", "packets"),
+        ("makespan", f"{r.makespan_cycles}", "cycles, to the last packet's arrival"),
+        ("packet latency, mean", f"{packets['packet_latency_cycles'].mean():.2f}", "cycles, from creation"),
+        ("  source queueing", f"{packets['source_queueing_cycles'].mean():.2f}", "cycles"),
+        ("  routers", f"{packets['router_cycles'].mean():.2f}", f"cycles = {network.config.pipeline_cycles} x hops"),
+        ("  links", f"{packets['link_cycles'].mean():.2f}", "cycles"),
+        ("  serialisation", f"{packets['serialisation_cycles'].mean():.2f}", "cycles"),
+        ("  contention", f"{packets['contention_cycles'].mean():.2f}", "cycles"),
+        ("network latency, mean", f"{packets['network_latency_cycles'].mean():.2f}", "cycles"),
+        ("hops, mean", f"{packets['hops'].mean():.4f}", "routers"),
+        ("work", f"{r.flit_hops}", "flit-hops"),
+        ("core memory", f"{r.core_bytes / 2**20:.2f}", "MiB"),
+    ]
+    return ["packets from a file", *_aligned(rows)]
+
+
+def _busiest(links: pd.DataFrame) -> list[str]:
+    sums = ["flits", "utilisation", "no_credit_cycles", "lost_switch_cycles", "busy_vc_cycles", "lost_vc_cycles"]
+    total = links.groupby(["router", "port", "kind", "to"], sort=True)[sums].sum().reset_index()
+    top = total.sort_values(["flits", "router", "port"], ascending=[False, True, True]).head(TOP_LINKS)
+    rows = [("output", "flits", "utilisation", "no credit", "lost switch", "busy VC", "lost VC", "")]
+    for row in top.itertuples():
+        target = f"router {row.to}" if row.kind == "link" else f"node {row.to}"
+        rows.append(
+            (
+                f"router {row.router} -> {target}",
+                f"{row.flits}",
+                f"{100 * row.utilisation:.1f} %",
+                f"{row.no_credit_cycles}",
+                f"{row.lost_switch_cycles}",
+                f"{row.busy_vc_cycles}",
+                f"{row.lost_vc_cycles}",
+                "",
+            )
+        )
+    return [f"busiest {len(rows) - 1} outputs (stalls in cycles that flits or heads waited for them)", *_aligned(rows)]
+
+
+def _traffic_metrics(r: TrafficResult) -> list[dict[str, Any]]:
+    units = {"rate": "flits/node/cycle", "cycles": "cycles", "hops_mean": "routers", "packets": "packets"}
+    rows = []
+    for key, value in vars(r).items():
+        if key in ("links", "terms", "stable", "core_bytes"):
+            continue
+        unit = next((text for word, text in units.items() if word in key), "flit-hops" if key == "flit_hops" else "")
+        rows.append({"metric": key, "unit": unit, "value": value})
+    rows += [{"metric": key, "unit": "cycles", "value": value} for key, value in vars(r.terms).items()]
+    rows.append({"metric": "stable", "unit": "", "value": r.stable})
+    return rows
+
+
+def _packet_metrics(r: PacketResult) -> list[dict[str, Any]]:
+    means = ("packet_latency_cycles", "network_latency_cycles", "hops")
+    return [
+        {"metric": "makespan_cycles", "unit": "cycles", "value": r.makespan_cycles},
+        {"metric": "flit_hops", "unit": "flit-hops", "value": r.flit_hops},
+        *(
+            {
+                "metric": f"{key}_mean" if key == "hops" else key.replace("_cycles", "_mean_cycles"),
+                "unit": "routers" if key == "hops" else "cycles",
+                "value": float(r.packets[key].mean()),
+            }
+            for key in means
+        ),
+    ]
+
+
+def _write(
+    out: Path,
+    experiment: NetworkExperiment,
+    metrics: list[dict[str, Any]],
+    links: pd.DataFrame,
+    packets: pd.DataFrame | None,
+) -> None:
+    from cosim.config.dump import dump_yaml
+    from cosim.report.directory import json_bytes, write_atomically
+
+    out.mkdir(parents=True, exist_ok=True)
+    write_atomically(out / "config.resolved.yaml", dump_yaml(experiment.resolved).encode())
+    write_atomically(out / "metrics.json", json_bytes({"schema": 1, "rows": metrics}))
+    links.to_parquet(out / "links.parquet", index=False)
+    if packets is not None:
+        packets.to_parquet(out / "packets.parquet", index=False)

@@ -1,0 +1,122 @@
+"""A network experiment in a file: `network:` and `traffic:`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from cosim.config import presets
+from cosim.config.errors import ConfigError, ConfigErrors
+from cosim.config.loader import Document, KeyPath, load_yaml
+from cosim.config.overrides import apply_overrides
+from cosim.noc.network import Network
+from cosim.noc.problems import Problems
+from cosim.noc.traffic import read_traffic
+
+__all__ = ["NetworkExperiment", "load"]
+
+TRAFFIC_KEYS = (
+    "pattern",
+    "injection_rate",
+    "packet_size_flits",
+    "warmup_cycles",
+    "measure_cycles",
+    "max_drain_cycles",
+    "seed",
+    "message_class",
+)
+
+
+@dataclass(frozen=True)
+class NetworkExperiment:
+    """A network and its traffic: the arguments of `Network.run_traffic`, or a frame of packets."""
+
+    network: Network
+    traffic: Mapping[str, Any]
+    packets: pd.DataFrame | None
+    resolved: Mapping[str, Any]
+
+
+def load(reference: str, options: Iterable[str] = ()) -> NetworkExperiment:
+    """A network experiment by shipped name (`configs/networks`) or path, with `-o` options put in.
+
+    Traffic is either synthetic (`pattern`, `injection_rate`, ... as `Network.run_traffic` takes them) or a CSV or
+    Parquet file of packets (`packets: file`, columns as `Network.run_packets` takes them).
+
+    Raises:
+        ConfigErrors: every error of the file and the options, each with its place.
+    """
+    document = load_yaml(presets.find("networks", reference))
+    apply_overrides(document, options)
+    problems = Problems()
+    network: Network | None = None
+    data = document.data if isinstance(document.data, Mapping) else {}
+    problems.unknown_keys("", data, ("network", "traffic"))
+    for key in ("network", "traffic"):
+        if key not in data:
+            problems.add("", f"the key '{key}'", "no such key")
+    if "network" in data:
+        try:
+            network = Network(data["network"])
+        except ConfigErrors as error:
+            problems.found.extend(error.errors)
+    traffic: Mapping[str, Any] = {}
+    packets: pd.DataFrame | None = None
+    given = data.get("traffic", {})
+    if not isinstance(given, Mapping):
+        problems.add("traffic", "a mapping of keys to values", repr(given))
+    elif "packets" in given:
+        problems.unknown_keys("traffic", given, ("packets",))
+        packets = _packets(given["packets"], document, problems)
+    elif "traffic" in data:
+        traffic = _synthetic(given, network, problems)
+    if problems.found:
+        raise ConfigErrors(_placed(document, error) for error in problems.found)
+    assert network is not None
+    return NetworkExperiment(network, traffic, packets, data)
+
+
+def _synthetic(given: Mapping[str, Any], network: Network | None, problems: Problems) -> Mapping[str, Any]:
+    problems.unknown_keys("traffic", given, TRAFFIC_KEYS)
+    missing = [key for key in ("pattern", "injection_rate") if key not in given]
+    for key in missing:
+        problems.add("traffic", f"the key '{key}' (or 'packets')", "no such key")
+    arguments = {key: value for key, value in given.items() if key in TRAFFIC_KEYS}
+    if network is not None and not missing:
+        try:
+            read_traffic(network.config, network.nodes, **arguments)
+        except ConfigErrors as error:
+            for e in error.errors:
+                problems.add(f"traffic.{e.path}", e.expected, e.got, e.suggestion)
+    return arguments
+
+
+def _packets(name: object, document: Document, problems: Problems) -> pd.DataFrame | None:
+    if not isinstance(name, str) or not name:
+        problems.add("traffic.packets", "a CSV or Parquet file", repr(name))
+        return None
+    file = Path(name).expanduser()
+    if not file.is_absolute():
+        file = document.folder_of(("traffic", "packets")) / file
+    if not file.is_file():
+        problems.add("traffic.packets", "a file", f"{str(file)!r}, which does not exist")
+        return None
+    try:
+        return pd.read_parquet(file) if file.suffix == ".parquet" else pd.read_csv(file)
+    except (ValueError, OSError) as error:
+        problems.add("traffic.packets", "a readable CSV or Parquet file", f"{str(file)!r} ({error})")
+        return None
+
+
+def _placed(document: Document, error: ConfigError) -> ConfigError:
+    """The finding with the file, line and column of the value it is about."""
+    path: KeyPath = tuple(int(part) if part.isdigit() else part for part in error.path.split(".") if part)
+    key = error.got.startswith("the unknown key")
+    while path and (path not in document.key_marks if key else path not in document.marks):
+        path, key = path[:-1], False
+    mark = document.mark(path, key=key)
+    return ConfigError(mark.source, mark.line, mark.column, error.path, error.expected, error.got, error.suggestion)
