@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 from cosim.config import presets
 from cosim.config.dump import dump_yaml
 from cosim.config.errors import ConfigError, ConfigErrors
-from cosim.config.loader import Document, KeyPath, dotted, load_yaml
+from cosim.config.loader import Document, KeyPath, dotted, load_yaml, near_file
 from cosim.config.overrides import apply_overrides
 from cosim.config.schema_experiment import ExperimentSpec
 from cosim.config.schema_hardware import HardwareSpec
@@ -19,8 +19,9 @@ from cosim.config.spec import Spec
 from cosim.config.validate import in_file_order, validate
 
 __all__ = [
-    "HardwareCheck",
+    "ExperimentCheck",
     "Loaded",
+    "Parts",
     "load_experiment",
     "load_hardware",
     "load_model",
@@ -29,8 +30,8 @@ __all__ = [
 
 _SpecT = TypeVar("_SpecT", bound=Spec)
 
-HardwareCheck = Callable[[HardwareSpec, Document, KeyPath], list[ConfigError]]
-"""A check of a whole system that needs more than its file: (system, document, where in it) → findings."""
+ExperimentCheck = Callable[["Parts"], Iterable[ConfigError]]
+"""A check that needs more than the files: what is valid of the experiment → findings."""
 
 # Where an experiment names other files of ours, and their kind.
 _SYSTEM: KeyPath = ("system",)
@@ -44,6 +45,18 @@ class Loaded(Generic[_SpecT]):
 
     spec: _SpecT
     document: Document
+
+
+@dataclass(frozen=True)
+class Parts:
+    """An experiment for checks that are to run even if some other part of it is wrong.
+
+    ``document`` has the values as written; ``system`` and ``model`` are ``None`` where they are invalid by themselves.
+    """
+
+    document: Document
+    system: HardwareSpec | None
+    model: ModelSpec | None
 
 
 def _named(kind: str, reference: str, document: Document, name: str | None = None) -> Document:
@@ -75,7 +88,14 @@ def _load(
 ) -> Loaded[_SpecT]:
     document = _open(kind, reference)
     apply_overrides(document, options)
-    return Loaded(validate(schema, document), document)
+    errors = _settle_hardware(document, ()) if kind == "hardware" else []
+    try:
+        spec = validate(schema, document)
+    except ConfigErrors as found:
+        raise ConfigErrors(in_file_order([*errors, *found.errors])) from None
+    if errors:
+        raise ConfigErrors(errors)
+    return Loaded(spec, document)
 
 
 def load_hardware(reference: str | Mapping[str, Any], options: Iterable[str] = ()) -> Loaded[HardwareSpec]:
@@ -94,6 +114,31 @@ def load_model(reference: str | Mapping[str, Any], options: Iterable[str] = ()) 
         ConfigErrors: every error of the file and the options.
     """
     return _load(ModelSpec, "models", reference, options)
+
+
+def _settle_path(document: Document, path: KeyPath, only_functions: bool = False) -> list[ConfigError]:
+    """Make the file name at ``path`` (``file``, or ``file.py:function``) absolute; the error where there is none."""
+    text = document.get(path)
+    if not isinstance(text, str):
+        return []
+    name, colon, attribute = text.rpartition(":")
+    is_function = bool(colon) and name.endswith(".py")
+    if only_functions and not is_function:
+        return []
+    file = presets.located(name if is_function else text, document.folder_of(path))
+    if not file.is_file():
+        return [document.error(path, "a file", f"{str(file)!r}, which does not exist", near_file(file))]
+    document.set(path, f"{file.absolute()}:{attribute}" if is_function else str(file.absolute()))
+    return []
+
+
+def _settle_hardware(document: Document, path: KeyPath) -> list[ConfigError]:
+    """The same for the files that a system names."""
+    found: list[ConfigError] = []
+    endpoints = document.get((*path, "endpoints"))
+    for name in endpoints if isinstance(endpoints, Mapping) else ():
+        found += _settle_path(document, (*path, "endpoints", name, "memory", "standard_file"))
+    return found
 
 
 class _Composition:
@@ -127,6 +172,7 @@ class _Composition:
         """Check that the files named exist and make their paths absolute, so that a resolved copy finds them too."""
         self._file(("trace", "file"), "traces")
         self._file(("claims",), "claims")
+        self.errors.extend(_settle_hardware(self.document, _SYSTEM))
         for index, item in enumerate(self._list("analytic")):
             if isinstance(item, Mapping):
                 self._path(("analytic", index, "table"))
@@ -160,20 +206,7 @@ class _Composition:
             self.document.set(path, str(file.absolute()))
 
     def _path(self, path: KeyPath, only_functions: bool = False) -> None:
-        text = self.document.get(path)
-        if not isinstance(text, str):
-            return
-        name, colon, attribute = text.rpartition(":")
-        is_function = bool(colon) and name.endswith(".py")
-        if only_functions and not is_function:
-            return
-        file = Path(name if is_function else text).expanduser()
-        if not file.is_absolute():
-            file = self.document.folder_of(path) / file
-        if not file.is_file():
-            self.errors.append(self.document.error(path, "a file", f"{str(file)!r}, which does not exist"))
-            return
-        self.document.set(path, f"{file.absolute()}:{attribute}" if is_function else str(file.absolute()))
+        self.errors.extend(_settle_path(self.document, path, only_functions))
 
     def below_failed(self, error: ConfigError) -> bool:
         """Whether an error only follows from a file that could not be read."""
@@ -184,12 +217,12 @@ def load_experiment(
     reference: str | Mapping[str, Any],
     options: Iterable[str] = (),
     *,
-    checks: Sequence[HardwareCheck] = (),
+    checks: Sequence[ExperimentCheck] = (),
 ) -> Loaded[ExperimentSpec]:
     """An experiment by shipped name, by path, or as a mapping, with its system and model files read in.
 
-    Options reach into those files too: ``system.levels.package.num_vcs=8``. ``checks`` run on the system as soon as
-    it is valid by itself.
+    Options reach into those files too: ``system.levels.package.num_vcs=8``. ``checks`` run whether or not the
+    schema finds errors.
 
     Raises:
         ConfigErrors: every error of the experiment, of the files it names, and of the options.
@@ -209,10 +242,9 @@ def load_experiment(
         spec = validate(ExperimentSpec, document)
     except ConfigErrors as found:
         errors.extend(error for error in found.errors if not composition.below_failed(error))
-    system = spec.system if spec else _alone(HardwareSpec, document, _SYSTEM)
-    if system is not None:
-        for check in checks:
-            errors.extend(check(system, document, _SYSTEM))
+    parts = Parts(document, _alone(HardwareSpec, document, _SYSTEM), _alone(ModelSpec, document, _MODEL))
+    for check in checks:
+        errors.extend(check(parts))
     if errors:
         raise ConfigErrors(in_file_order(errors))
     assert spec is not None

@@ -25,7 +25,7 @@ KeyPath = tuple[str | int, ...]
 
 MAX_BYTES = 4 * 2**20
 MAX_DEPTH = 64
-MAX_VALUES = 250_000
+MAX_VALUES = 100_000
 MAX_DIGITS = 400
 
 

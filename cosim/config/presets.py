@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -57,6 +58,14 @@ def is_path(reference: str, kind: str) -> bool:
     )
 
 
+def located(reference: str, folder: Path | None) -> Path:
+    """The path that ``reference`` names, counted from ``folder``; ``~`` is the home folder, where there is one."""
+    file = Path(reference)
+    with contextlib.suppress(RuntimeError):
+        file = file.expanduser()
+    return file if folder is None else folder / file
+
+
 def find(kind: str, reference: str, *, folder: Path | None = None, mark: Mark | None = None, path: str = "") -> Path:
     """The file that ``reference`` means: a shipped name, or a path counted from ``folder`` (default: the current one).
 
@@ -67,14 +76,8 @@ def find(kind: str, reference: str, *, folder: Path | None = None, mark: Mark | 
     """
     place = mark or Mark(None)
     if is_path(reference, kind):
-        file = Path(reference).expanduser()
-        if not file.is_absolute() and folder is not None:
-            file = folder / file
-        try:
-            known = file.is_file()
-        except ValueError:
-            known = False
-        if not known:
+        file = located(reference, folder)
+        if not file.is_file():
             got = f"{reference!r}, which is a folder" if file.is_dir() else f"{reference!r}, which does not exist"
             raise ConfigErrors([place.error(path, "a file", got, near_file(file))])
         return file

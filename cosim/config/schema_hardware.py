@@ -32,30 +32,44 @@ class ComputeSpec(Spec):
         return self.rate * Fraction(repr(self.efficiency))
 
 
-def _address_map(value: Any) -> str | tuple[str, ...] | None:
-    if value is None or (isinstance(value, str) and value):
+def _address_map(value: Any) -> str | tuple[str, ...]:
+    if isinstance(value, str) and value:
         return value
     if isinstance(value, (list, tuple)) and value and all(isinstance(part, str) for part in value):
         return tuple(value)
     raise refuse("the name of an address map, or a list of address fields", repr(value))
 
 
-AddressMap = Annotated[str | tuple[str, ...] | None, PlainValidator(_address_map)]
+Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 
 
 class MemorySpec(Spec):
-    """A memory node's standard and its controller; queue lengths and timings as in ``mem.Memory``."""
+    """A memory node's standard, its channels and their controller.
+
+    Keys and defaults are those of ``mem.Memory``; timings count memory clocks.
+    """
 
     preset: Annotated[str, Field(min_length=1)]
-    channels: Positive
+    standard_file: Annotated[str, Field(min_length=1)] | None = None
+    channels: Annotated[int, Field(ge=1, le=4096)]
     values: Literal["standard", "ramulator2.1"] = "standard"
     refresh: Literal["none", "all_bank", "per_bank"] = "none"
+    postponed_refreshes: Annotated[int, Field(ge=0)] = 0
     page_policy: Literal["open", "closed", "timeout"] = "open"
+    page_timeout: Annotated[int, Field(ge=0, le=1 << 24)] | None = None
     scheduler: Literal["frfcfs"] = "frfcfs"
-    address_map: AddressMap = None
-    read_queue: Positive = 32
-    write_queue: Positive = 32
+    age_cap: Annotated[int, Field(ge=0, le=1 << 20)] | None = None
+    read_queue: Annotated[int, Field(ge=1, le=4096)] = 32
+    write_queue: Annotated[int, Field(ge=1, le=4096)] = 32
+    write_low_watermark: Share = 0.2
+    write_high_watermark: Share = 0.8
+    coalesce_writes: bool | None = None
+    address_map: Annotated[str | tuple[str, ...], PlainValidator(_address_map)] = "RoBaSiCoBgPcCh"
     timing: dict[str, Annotated[int, Field(ge=0)]] = Field(default_factory=dict)
+
+    def options(self) -> dict[str, Any]:
+        """The keys as ``mem.Memory`` takes them; those that are not given are left out."""
+        return self.model_dump(exclude_none=True)
 
 
 class EndpointSpec(Spec):

@@ -25,7 +25,8 @@ __all__ = [
     "default_message_classes",
 ]
 
-Cycles = Annotated[int, Field(ge=0)]
+Delay = Annotated[int, Field(ge=0, le=100_000)]
+AllocatorDelay = Annotated[int, Field(ge=1, le=100_000)]
 Positive = Annotated[int, Field(ge=1)]
 
 MESSAGE_CLASSES = ("token", "weight", "prefetch")
@@ -106,16 +107,20 @@ class NetworkSpec(Spec):
     routing: RoutingSpec
     num_vcs: Annotated[int, Field(ge=1, le=32)]
     vc_buf_size: Annotated[int, Field(ge=1, le=65536)]
-    routing_delay: Cycles = 1
-    vc_alloc_delay: Positive = 1
-    sw_alloc_delay: Positive = 1
-    st_prepare_delay: Cycles = 0
-    st_final_delay: Positive = 1
-    credit_delay: Cycles = 1
+    routing_delay: Delay = 1
+    vc_alloc_delay: AllocatorDelay = 1
+    sw_alloc_delay: AllocatorDelay = 1
+    st_prepare_delay: Delay = 0
+    st_final_delay: Delay = 1
+    credit_delay: Delay = 1
     link_latency: Annotated[int, Field(ge=1, le=1_000_000)] = 1
     vc_allocator: Literal["islip"] = "islip"
     sw_allocator: Literal["islip"] = "islip"
-    alloc_iters: Positive = 1
+    alloc_iters: Literal[1] = 1
+
+    def problems(self) -> Iterator[Problem]:
+        if self.st_prepare_delay + self.st_final_delay == 0:
+            yield Problem(("st_final_delay",), "st_prepare_delay + st_final_delay of at least 1", "0")
 
 
 class MessageClassSpec(Spec):
@@ -218,6 +223,7 @@ class LevelSpec(NetworkSpec):
         return {**value, "message_classes": derived}
 
     def problems(self) -> Iterator[Problem]:
+        yield from super().problems()
         yield from self._class_problems()
         if self.header_bytes >= self.max_packet_flits * self.flit_width:
             yield Problem(

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from cosim.config.errors import ConfigError, ConfigErrors
-from cosim.config.load import Loaded, load_experiment, load_hardware
-from cosim.config.loader import Document
+from cosim.config.load import ExperimentCheck, Parts, load_experiment, load_hardware
+from cosim.config.loader import Document, KeyPath
 from cosim.config.schema_experiment import ExperimentSpec
 from cosim.config.units import BYTES, format_quantity
+from cosim.plugins.registry import find
 from cosim.system.system import System, hardware_findings
 
 __all__ = ["LoadedExperiment", "load_system", "open_experiment"]
@@ -35,33 +36,56 @@ def load_system(reference: str | Mapping[str, Any], options: Iterable[str] = ())
     return System.build(loaded.spec, loaded.document)
 
 
-def open_experiment(reference: str | Mapping[str, Any], options: Iterable[str] = ()) -> LoadedExperiment:
+def open_experiment(
+    reference: str | Mapping[str, Any], options: Iterable[str] = (), *, checks: Sequence[ExperimentCheck] = ()
+) -> LoadedExperiment:
     """An experiment by shipped name or path, or as a mapping, with its system built.
+
+    ``checks`` are further ones, such as of the parameters of policies.
 
     Raises:
         ConfigErrors: every error of the experiment, its files, the options, the hardware, and what does not fit.
     """
-    loaded = load_experiment(reference, options, checks=[hardware_findings])
-    misfits = list(_misfits(loaded))
-    if misfits:
-        raise ConfigErrors(misfits)
+    loaded = load_experiment(reference, options, checks=[_hardware, _fit, _components, *checks])
     system = System.build(loaded.spec.system, loaded.document, ("system",))
     return LoadedExperiment(loaded.spec, system, loaded.document)
 
 
-def _misfits(loaded: Loaded[ExperimentSpec]) -> Iterator[ConfigError]:
+def _hardware(parts: Parts) -> Iterable[ConfigError]:
+    return hardware_findings(parts.system, parts.document, ("system",)) if parts.system else ()
+
+
+def _fit(parts: Parts) -> Iterator[ConfigError]:
     """Model against system: both figures named."""
-    model, system, document = loaded.spec.workload.model, loaded.spec.system, loaded.document
+    model, system, document = parts.model, parts.system, parts.document
+    if system is None:
+        return
     for kind in ("compute", "memory"):
         if not any(endpoint.kind == kind for endpoint in system.endpoints.values()):
             yield document.error(("system", "endpoints"), f"an endpoint with {kind}", "none")
     if not system.tiers:
         yield document.error(("system",), "at least one tier to hold the experts", "none")
-        return
-    name, tier = max(system.tiers.items(), key=lambda item: item[1].capacity)
-    if model.expert_bytes > tier.capacity:
-        yield document.error(
-            ("system", "tiers", name, "capacity"),
-            f"room for an expert of {model.name or 'the model'}, {format_quantity(model.expert_bytes, BYTES)}",
-            f"{format_quantity(tier.capacity, BYTES)} in the largest tier {name!r}",
-        )
+    elif model is not None:
+        name, tier = max(system.tiers.items(), key=lambda item: item[1].capacity)
+        if model.expert_bytes > tier.capacity:
+            yield document.error(
+                ("system", "tiers", name, "capacity"),
+                f"room for an expert of {model.name or 'the model'}, {format_quantity(model.expert_bytes, BYTES)}",
+                f"{format_quantity(tier.capacity, BYTES)} in the largest tier {name!r}",
+            )
+
+
+def _components(parts: Parts) -> Iterator[ConfigError]:
+    """Names that no package provides."""
+    for key, kind in (("analytic", "analytic_models"),):
+        entries = parts.document.get((key,))
+        for position, entry in enumerate(entries if isinstance(entries, list) else ()):
+            where: KeyPath = (key, position, "name") if isinstance(entry, Mapping) else (key, position)
+            name = parts.document.get(where)
+            if not isinstance(name, str) or ".py:" in name or not name:
+                continue
+            try:
+                find(kind, name)
+            except ConfigErrors as found:
+                for error in found.errors:
+                    yield parts.document.error(where, error.expected, error.got, error.suggestion)

@@ -31,12 +31,13 @@ def memory_figures(spec: MemorySpec) -> MemoryFigures:
     Peak is rate × data-bus width × pseudo-channels × channels, capacity the product of the levels of the organisation.
 
     Raises:
-        ValueError: an unknown preset or timing, a contradictory timing; every finding in the text.
+        ValueError: what the room of memory refuses, a finding a line: an unknown preset or timing, keys that do not
+            go together.
     """
     # The room of memory stays unloaded until a system with memory is built.
-    from cosim.mem.standards import load_standard  # type: ignore[import-not-found,unused-ignore]
+    from cosim.mem.options import read_options
 
-    standard = load_standard(spec.preset, spec.values, spec.timing)
+    standard = read_options(spec.options()).standard
     organisation = standard.organisation
     bits_per_s = standard.rate_MTps * 1_000_000 * organisation.dq_bits * organisation.pseudo_channels
     return MemoryFigures(

@@ -25,6 +25,9 @@ LINK = np.dtype([("source", np.int32), ("target", np.int32), ("latency_cycles", 
 TERMINAL = np.dtype([("router", np.int32), ("endpoint", np.int32), ("port", np.int32)])
 """A place where flits enter and leave the network: port ``port`` of an endpoint, at a router."""
 
+MOST_INPUT_VCS = 64
+"""Input VCs of a router that the network core holds: its masks have 64 bits."""
+
 FiguresOf = Callable[[MemorySpec], MemoryFigures]
 
 
@@ -223,6 +226,7 @@ def hardware_findings(
                     f"router {shown} apart from router 0",
                 )
             )
+        found.extend(_router_errors(spec, name, document, (*path, "levels", name)))
     figures: dict[str, MemoryFigures] = {}
     for name, endpoint in spec.endpoints.items():
         where: KeyPath = (*path, "endpoints", name)
@@ -278,6 +282,27 @@ def _port_errors(
     ]
 
 
+def _router_errors(spec: HardwareSpec, name: str, document: Document, where: KeyPath) -> list[ConfigError]:
+    """Routers with more input VCs (ports × VCs) than the network core holds."""
+    level = spec.levels[name]
+    ports = [0] * level.topology.router_count()
+    for source, _ in level.topology.links():
+        ports[source] += 1
+    for endpoint in spec.endpoints.values():
+        for router in endpoint.at[name].indices(len(ports)) if name in endpoint.at else ():
+            ports[router] += endpoint.ports
+    most = max(ports)
+    if most * level.num_vcs <= MOST_INPUT_VCS:
+        return []
+    return [
+        document.error(
+            (*where, "num_vcs"),
+            f"at most {MOST_INPUT_VCS} input VCs (ports × VCs) at a router",
+            f"{most} ports × {level.num_vcs} VCs = {most * level.num_vcs} at router {ports.index(most)}",
+        )
+    ]
+
+
 def _memory_errors(problem: ValueError, document: Document, where: KeyPath) -> list[ConfigError]:
     """The memory room's findings, at the key of the hardware file that chose the memory."""
     if isinstance(problem, ConfigErrors):
@@ -285,4 +310,12 @@ def _memory_errors(problem: ValueError, document: Document, where: KeyPath) -> l
             document.error((*where, *error.path.split(".")), error.expected, error.got, error.suggestion)
             for error in problem.errors
         ]
-    return [document.error(where, "a memory that can be built", line) for line in str(problem).splitlines()]
+    found = []
+    for line in str(problem).splitlines():
+        room, _, rest = line.partition(": ")
+        key, colon, text = rest.partition(": ")
+        known = room == "memory" and bool(colon) and key in MemorySpec.model_fields
+        found.append(
+            document.error((*where, key) if known else where, "a memory that can be built", text if known else line)
+        )
+    return found

@@ -105,7 +105,8 @@ def test_tier_larger_than_its_memory() -> None:
 
 def test_unknown_preset_is_placed_at_the_memory() -> None:
     assert refusals("endpoints.memory.memory.preset=HBM9") == [
-        ":24:13: endpoints.memory.memory: expected a memory that can be built, got memory: preset: unknown preset 'HBM9'"
+        "option '-o endpoints.memory.memory.preset=HBM9': endpoints.memory.memory.preset: expected a memory that can be"
+        " built, got unknown preset 'HBM9'"
     ]
 
 

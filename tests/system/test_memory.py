@@ -1,0 +1,65 @@
+"""A memory node's figures and refusals come from the room of memory; keys and defaults are its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cosim.config import ConfigErrors, presets
+from cosim.config.schema_hardware import MemorySpec
+from cosim.mem import standards
+from cosim.mem.options import _DEFAULTS
+from cosim.system import load_system
+from cosim.system.memory import memory_figures
+
+
+def test_keys_and_defaults_are_those_of_the_room_of_memory() -> None:
+    spec = MemorySpec(preset="HBM2_2000", channels=1)
+    assert set(MemorySpec.model_fields) == set(_DEFAULTS)
+    assert {**_DEFAULTS, **spec.options()} == {**_DEFAULTS, "preset": "HBM2_2000"}
+
+
+def test_figures_of_two_channels_of_hbm2() -> None:
+    # JESD235: 128 bits a channel; at 2 Gb/s that is 32 GB/s, and 8 Gb a channel are 1 GiB
+    figures = memory_figures(MemorySpec(preset="HBM2_2000", channels=2))
+    assert (figures.peak_Bps, figures.capacity_bytes, figures.access_bytes) == (64 * 10**9, 2 * 2**30, 32)
+
+
+def test_shipped_package_builds() -> None:
+    system = load_system("package-4x4")
+    assert system.memory_endpoints[0].memory == memory_figures(MemorySpec(preset="HBM2_2000", channels=2))
+
+
+@pytest.mark.parametrize(
+    ("option", "place", "got"),
+    [
+        ("preset=HBM2_2001", "endpoints.memory.memory.preset", "unknown preset 'HBM2_2001'; did you mean"),
+        ("timing={nRCDRX: 3}", "endpoints.memory.memory", "nRCDRX"),
+        ("page_timeout=3", "endpoints.memory.memory.page_timeout", "is only read with page_policy 'timeout'"),
+        (
+            "write_low_watermark=0.9",
+            "endpoints.memory.memory.write_low_watermark",
+            "must be below write_high_watermark",
+        ),
+    ],
+)
+def test_refusals_are_placed(option: str, place: str, got: str) -> None:
+    with pytest.raises(ConfigErrors) as caught:
+        load_system("package-4x4", [f"endpoints.memory.memory.{option}"])
+    (error,) = caught.value.errors
+    assert error.path == place
+    assert got in str(error)
+
+
+def test_own_standard_file_counts_from_its_system_file(tmp_path: Path) -> None:
+    (tmp_path / "own.yaml").write_text(standards.presets()["HBM2_2000"].read_text())
+    hardware = tmp_path / "hw.yaml"
+    text = presets.find("hardware", "package-4x4").read_text()
+    hardware.write_text(text.replace("preset: HBM2_2000", "preset: HBM2_2000, standard_file: own.yaml"))
+    memory = load_system(str(hardware)).memory_endpoints[0].spec.memory
+    assert memory is not None
+    assert memory.standard_file == str(tmp_path / "own.yaml")
+    hardware.write_text(text.replace("preset: HBM2_2000", "preset: HBM2_2000, standard_file: own.yml"))
+    with pytest.raises(ConfigErrors, match=r"standard_file: expected a file, got .*own\.yml.*did you mean"):
+        load_system(str(hardware))
