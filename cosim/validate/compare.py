@@ -163,7 +163,7 @@ def _errors(samples: Samples, policy: str, rung: str) -> list[_Row]:
     rows = [_row(samples, policy, rung, "error_against_flit", "1", *signed)]
     if not samples.has(policy, rung):
         return rows
-    here, there = samples.rows(policy, rung), samples.rows(policy, REFERENCE)
+    here, there = samples.paired_rows(policy, rung, REFERENCE)
     unit = there["unit"].to_numpy(dtype=np.int64)
     units, n = samples.unit_count, len(unit)
     weights = resample_weights(units)

@@ -43,6 +43,11 @@ class Samples:
     (seed, batch) units and, per value of the sweep columns, the same layers: comparisons are paired.
     ``figures`` are a user's published figures, which stand at their rung without units.
 
+    ``sampled`` maps a rung that ran on a part of the rows to the cheaper rung that ran on all of them, as in
+    {"flit": "link"}. Its rows must be the same for every policy. Means and totals of such a rung are ratio
+    estimates, sum over all of the cheap * sum over the sample of the exact / sum over the sample of the
+    cheap; percentiles are those of the sampled rows.
+
     Raises ValueError for missing columns, repeated rows and policies that ran on different units.
     """
 
@@ -53,6 +58,7 @@ class Samples:
         sweep: Sequence[str] = (),
         figures: Mapping[str, FigureTable] | None = None,
         aliases: Mapping[str, str] | None = None,
+        sampled: Mapping[str, str] | None = None,
     ) -> None:
         missing = [name for name in (*KEY, "total_fs", *sweep) if name not in layers.columns]
         if missing:
@@ -68,15 +74,15 @@ class Samples:
         self.units = self.units.reset_index(drop=True)
         self.figures = dict(figures or {})
         self.aliases = dict(aliases or {})
+        self.sampled = dict(sampled or {})
         index = pd.MultiIndex.from_frame(self.units)
         self._cells: dict[tuple[str, str], pd.DataFrame] = {}
-        shape: pd.DataFrame | None = None
+        self._row_key = [*sweep, "seed", "batch", "layer"]
+        shapes: dict[str, pd.DataFrame] = {}
         for (policy, rung), rows in ordered.groupby(["policy", "rung"], sort=True):
             cell = rows.reset_index(drop=True)
-            frame = cell.loc[:, [*sweep, "seed", "batch", "layer"]]
-            if shape is None:
-                shape = frame
-            elif not frame.equals(shape):
+            shape = cell.loc[:, self._row_key]
+            if not shape.equals(shapes.setdefault(str(rung) if rung in self.sampled else "", shape)):
                 raise ValueError(
                     f"layers frame: policy {policy!r} at {rung!r} covers other (seed, batch, layer) than the rest; "
                     "comparisons are paired"
@@ -84,6 +90,12 @@ class Samples:
             unit = index.get_indexer(pd.MultiIndex.from_frame(cell.loc[:, ["seed", "batch"]]))
             self._cells[str(policy), str(rung)] = cell.assign(unit=unit.astype(np.int64))
         self._cache: dict[Term, tuple[float, FloatArray, int]] = {}
+        for rung, base in self.sampled.items():
+            for policy in [policy for policy, at in self._cells if at == rung]:
+                if (policy, base) not in self._cells:
+                    raise ValueError(f"layers frame: {rung} of {policy!r} is a sample of {base}, which did not run")
+                if len(self._sample_of(self._cells[policy, base], rung, policy)) != len(self._cells[policy, rung]):
+                    raise ValueError(f"layers frame: {rung} of {policy!r} has rows that {base} has not")
 
     @property
     def unit_count(self) -> int:
@@ -110,6 +122,15 @@ class Samples:
         """Rows of one policy at one rung, sorted, with the number of their unit."""
         return self._cells[policy, rung]
 
+    def paired_rows(self, policy: str, rung: str, against: str) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """Rows of one policy at two rungs, those that both have, in one order."""
+        here, there = self.rows(policy, rung), self.rows(policy, against)
+        if len(here) > len(there):
+            return self._sample_of(here, against, policy), there
+        if len(there) > len(here):
+            return here, self._sample_of(there, rung, policy)
+        return here, there
+
     def byte_columns(self) -> list[str]:
         """Columns bytes_<class>, sorted."""
         return sorted(name for name in self.columns if name.startswith("bytes_"))
@@ -132,7 +153,7 @@ class Samples:
 
     def stage_differences(self, policy: str, rung: str, against: str) -> dict[str, float]:
         """Mean of each stage at ``rung`` less that at ``against``, ns; stages that neither has are left out."""
-        here, there = self.rows(policy, rung), self.rows(policy, against)
+        here, there = self.paired_rows(policy, rung, against)
         found = {}
         for stage in STAGES:
             column = f"{stage}_fs"
@@ -140,6 +161,12 @@ class Samples:
                 a, b = here[column].to_numpy(), there[column].to_numpy()
                 if bool(a.any()) or bool(b.any()):
                     found[stage] = (sum(a.tolist()) - sum(b.tolist())) / len(a) * 1e-6
+        return found
+
+    def _sample_of(self, rows: pd.DataFrame, rung: str, policy: str) -> pd.DataFrame:
+        """The rows whose keys ``rung`` has, too."""
+        keys = self._cells[policy, rung].loc[:, self._row_key]
+        found: pd.DataFrame = keys.merge(rows, on=self._row_key, how="inner", validate="one_to_one")
         return found
 
     def _measure(self, term: Term) -> tuple[float, FloatArray, int]:
@@ -156,16 +183,41 @@ class Samples:
         for name in self.sweep:
             if name not in dict(term.where):
                 raise NotMeasuredError(f"one value of {name}, over which the run sweeps")
-        for name, value in term.where:
-            if name not in cell.columns:
-                raise NotMeasuredError(f"a sweep over {name}")
-            cell = cell[cell[name] == value]
-            if cell.empty:
-                raise NotMeasuredError(f"a run with {name} = {value:g}")
+        cell = _where(cell, term)
         unit = cell["unit"].to_numpy(dtype=np.int64)
         values = cell[column].to_numpy()
+        base = self.sampled.get(rung)
+        if base is not None and term.quantity.statistic in ("mean", "total"):
+            whole = _where(self._cells[term.policy, base], term)
+            if column in whole.columns and not bool(whole[column].isna().any()):
+                return self._ratio_estimate(term, whole, cell, rung)
         value, resampled = self._statistic(term.quantity.statistic, unit, values)
         return value * term.quantity.scale, resampled * term.quantity.scale, len(values)
+
+    def _ratio_estimate(
+        self, term: Term, whole: pd.DataFrame, sample: pd.DataFrame, rung: str
+    ) -> tuple[float, FloatArray, int]:
+        """Mean or total at a sampled rung; ``whole`` are the rows of the cheap rung."""
+        column, scale = term.quantity.column, term.quantity.scale
+        cheap = sample.loc[:, self._row_key].merge(whole, on=self._row_key, how="left", validate="one_to_one")
+        sums = [_exact_sum(frame[column].to_numpy()) for frame in (whole, sample, cheap)]
+        if sums[2] == 0:
+            if sums[1] == 0:
+                return 0.0, np.zeros(RESAMPLES), len(sample)
+            raise NotMeasuredError(f"{term.quantity.stem} at {rung} on every row: the cheaper rung has none of it")
+        weights = resample_weights(self.unit_count)
+        drawn = [
+            weighted_sums(
+                weights, _per_unit(self.unit_count, frame["unit"].to_numpy(dtype=np.int64), frame[column].to_numpy())
+            )
+            for frame in (whole, sample, cheap)
+        ]
+        counts = np.bincount(whole["unit"].to_numpy(dtype=np.int64), minlength=self.unit_count).astype(np.float64)
+        rows = (float(len(whole)), weighted_sums(weights, counts)) if term.quantity.statistic == "mean" else (1.0, 1.0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            value = sums[0] / rows[0] * (sums[1] / sums[2])
+            resampled = drawn[0] / rows[1] * (drawn[1] / drawn[2])
+        return value * scale, resampled * scale, len(sample)
 
     def _statistic(self, statistic: str, unit: IntArray, values: IntArray | FloatArray) -> tuple[float, FloatArray]:
         weights = resample_weights(self.unit_count)
@@ -204,6 +256,17 @@ class Samples:
         if rung not in {known for _, known in self._cells}:
             return f"a run at the rung {rung}"
         return f"a run of the policy {policy}"
+
+
+def _where(cell: pd.DataFrame, term: Term) -> pd.DataFrame:
+    """The rows that fulfil the term's equalities."""
+    for name, value in term.where:
+        if name not in cell.columns:
+            raise NotMeasuredError(f"a sweep over {name}")
+        cell = cell[cell[name] == value]
+        if cell.empty:
+            raise NotMeasuredError(f"a run with {name} = {value:g}")
+    return cell
 
 
 def _per_unit(units: int, unit: IntArray, values: IntArray | FloatArray) -> FloatArray:
