@@ -1,5 +1,26 @@
-"""cosim: the cycle-level judge of mixture-of-experts hardware ideas."""
+"""cosim: the cycle-level judge of mixture-of-experts hardware ideas.
+
+``from cosim import noc, mem, trace, workload`` gives the rooms a user works with, each imported on first use.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from cosim._core import __version__
 
-__all__ = ["__version__"]
+if TYPE_CHECKING:
+    from cosim import mem, noc, trace, workload
+
+__all__ = ["__version__", "mem", "noc", "trace", "workload"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
