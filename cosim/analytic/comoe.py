@@ -168,7 +168,8 @@ class CoMoEReconstructed:
     @classmethod
     def with_parameters(cls, values: Mapping[str, object]) -> CoMoEReconstructed:
         """The model with some parameters set by the user."""
-        return cls(_RECONSTRUCTED.override("comoe_reconstructed", values))
+        read_only_with = {"tokens": ("elsewhere", "refuse"), "top_k": ("elsewhere", "refuse")}
+        return cls(_RECONSTRUCTED.override("comoe_reconstructed", values, read_only_with))
 
     def mean_latency_s(self, load_bytes: FloatArray, balance: FloatArray) -> FloatArray:
         """The formula itself: seconds from loaded bytes and balance (mean / max chiplet work)."""

@@ -93,9 +93,6 @@ _DEFAULTS = Parameters(
         Parameter("epsilon_HBM", 31.8e-12, "J/B", "HBM access energy", "Table 1"),
         Parameter("epsilon_DRAM", 160e-12, "J/B", "DRAM access energy", "Table 1"),
         Parameter("E_gate", 0.0, "J", "gating energy of one token group (Eq. 18)", "not printed", True),
-        Parameter(
-            "E_mig_ctrl", 0.0, "J", "directory and control energy of one migration (Eq. 18)", "not printed", True
-        ),
     ]
 )
 
@@ -115,7 +112,7 @@ class HCRMap:
     @classmethod
     def with_parameters(cls, values: Mapping[str, object]) -> HCRMap:
         """The model with some parameters set by the user."""
-        return cls(_DEFAULTS.override("hcrmap", values))
+        return cls(_DEFAULTS.override("hcrmap", values, {"N_core": ("cores", "split")}))
 
     def layer_times(self, decisions: pd.DataFrame, system: AnalyticSystem, model: ModelNumbers) -> LayerTimes:
         """Stages of Eq. 15 (or of the slowest group, Eq. 14) for every (seed, batch) of one layer.

@@ -30,6 +30,13 @@ class Parameter:
     maximum: float = math.inf
     whole: bool = False
 
+    def __str__(self) -> str:
+        value = self.value if isinstance(self.value, str) else f"{self.value:g}"
+        unit = f" {self.unit}" if self.unit not in ("", "1") else ""
+        choices = f" (of {', '.join(self.choices)})" if self.choices else ""
+        kind = "assumed" if self.assumed else "source"
+        return f"{value}{unit}{choices}; {self.meaning}; {kind}: {self.source}"
+
 
 class Parameters(Mapping[str, Parameter]):
     """An ordered, immutable set of parameters; ``number`` and ``choice`` read one by its kind."""
@@ -70,11 +77,15 @@ class Parameters(Mapping[str, Parameter]):
             raise TypeError(f"parameter {name!r} is a number, not a choice")
         return value
 
-    def override(self, model: str, values: Mapping[str, object]) -> Parameters:
+    def override(
+        self, model: str, values: Mapping[str, object], read_only_with: Mapping[str, tuple[str, str]] | None = None
+    ) -> Parameters:
         """A copy with some values replaced by the user's.
 
-        Raises ConfigErrors that lists every unknown name (with the nearest known one) and every value
-        of the wrong type or outside its range.
+        ``read_only_with`` maps a parameter to the choice without which no equation reads it.
+
+        Raises ConfigErrors that lists every unknown name (with the nearest known one), every value of the
+        wrong type or outside its range, and every value that would not be read.
         """
         errors: list[ConfigError] = []
         table = dict(self._table)
@@ -93,6 +104,11 @@ class Parameters(Mapping[str, Parameter]):
                 table[name] = replace(known, value=value, source="set by the user", assumed=False)
             elif isinstance(value, (int, float)):
                 table[name] = replace(known, value=float(value), source="set by the user", assumed=False)
+        for name, (other, choice) in (read_only_with or {}).items():
+            if name in values and table[other].value != choice:
+                path = f"analytic.{model}.params.{name}"
+                expected = f"none unless {other} is {choice!r}, which alone reads it"
+                errors.append(ConfigError(None, None, None, path, expected, "it"))
         if errors:
             raise ConfigErrors(errors)
         return Parameters(table.values())
