@@ -3,12 +3,15 @@
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "bindings/register.hpp"
 #include "endpoint/compute_node.hpp"
+#include "endpoint/flit_network_node.hpp"
+#include "endpoint/memory_node.hpp"
 #include "endpoint/rate_memory.hpp"
 #include "link/link_network.hpp"
 
@@ -55,6 +58,7 @@ std::int64_t submit(sim::Engine& engine, const py::dict& columns, const Column<s
   read_column(columns, "destination", tasks, &sim::Task::destination);
   read_column(columns, "bytes", tasks, &sim::Task::bytes);
   read_column(columns, "address", tasks, &sim::Task::address);
+  read_column(columns, "to_address", tasks, &sim::Task::to_address);
   read_column(columns, "cycles", tasks, &sim::Task::cycles);
   read_column(columns, "stream", tasks, &sim::Task::stream);
   read_column(columns, "key", tasks, &sim::Task::key);
@@ -85,13 +89,103 @@ py::dict take_records(sim::Engine& engine) {
   return out;
 }
 
+py::dict flit_network_statistics(sim::Engine& engine, std::int32_t id) {
+  auto& node = node_as<endpoint::FlitNetworkNode>(engine, id);
+  const noc::FlitNetwork& network = node.network();
+  const noc::NetworkSpec& spec = network.spec();
+  py::dict d;
+  d["flit_hops"] = network.flit_hops();
+  d["last_cycle"] = network.last_cycle();
+  d["core_bytes"] = network.core_bytes();
+  d["messages_in_flight"] = node.messages_in_flight();
+  d["packet_payload_bytes"] = node.packet_payload_bytes();
+  d["conservation_error"] = node.conservation_error();
+
+  py::list classes;
+  for (const endpoint::ClassLatency& sums : node.class_latency()) {
+    py::dict c;
+    c["packets"] = sums.packets;
+    c["flits"] = sums.flits;
+    c["payload_bytes"] = sums.payload_bytes;
+    c["hops"] = sums.hops;
+    c["latency_cycles"] = sums.latency_cycles;
+    c["source_queueing_cycles"] = sums.terms.source_queueing_cycles;
+    c["router_cycles"] = sums.terms.router_cycles;
+    c["link_cycles"] = sums.terms.link_cycles;
+    c["serialisation_cycles"] = sums.terms.serialisation_cycles;
+    c["contention_cycles"] = sums.terms.contention_cycles;
+    classes.append(c);
+  }
+  d["classes"] = classes;
+
+  // per link and VC, links in the order of the spec
+  const auto rows = static_cast<py::ssize_t>(spec.links.size()) * spec.num_vcs;
+  Column<std::int64_t> flits(rows);
+  Column<std::int64_t> no_credit(rows);
+  Column<std::int64_t> lost_switch(rows);
+  Column<std::int64_t> busy_vc(rows);
+  py::ssize_t row = 0;
+  for (const noc::LinkSpec& link : spec.links) {
+    for (std::int32_t vc = 0; vc < spec.num_vcs; ++vc, ++row) {
+      const noc::OutputCounters c = network.counters(link.from_router, link.from_port, vc);
+      flits.mutable_data()[row] = c.flits;
+      no_credit.mutable_data()[row] = c.no_credit;
+      lost_switch.mutable_data()[row] = c.lost_switch + c.lost_vc;
+      busy_vc.mutable_data()[row] = c.busy_vc;
+    }
+  }
+  d["link_vc_flits"] = flits;
+  d["link_vc_no_credit_cycles"] = no_credit;
+  d["link_vc_lost_arbitration_cycles"] = lost_switch;
+  d["link_vc_busy_vc_cycles"] = busy_vc;
+  return d;
+}
+
+py::dict memory_statistics(sim::Engine& engine, std::int32_t id) {
+  auto& node = node_as<endpoint::MemoryNode>(engine, id);
+  const std::int64_t tick = std::max<std::int64_t>(node.last_tick(), 0);
+  py::dict d;
+  d["granted_bytes"] = node.granted_bytes();
+  d["read_bytes"] = node.read_bytes();
+  d["cancelled_bytes"] = node.cancelled_bytes();
+  d["written_bytes"] = node.written_bytes();
+  d["last_tick"] = tick;
+  d["conservation_error"] = node.conservation_error();
+  py::list banks;
+  py::list channels;
+  for (std::int32_t c = 0; c < node.channels(); ++c) {
+    const mem::Controller& controller = node.controller(c);
+    const mem::ChannelConfig& config = controller.config();
+    const mem::ChannelCounters& counters = controller.counters();
+    py::dict channel;
+    channel["served_reads"] = counters.served_reads;
+    channel["served_writes"] = counters.served_writes;
+    channel["refreshes_all"] = counters.refreshes_all;
+    channel["refreshes_bank"] = counters.refreshes_bank;
+    channel["any_open_ticks"] = controller.any_open_ticks(tick);
+    channel["blocked_by_return_ticks"] = counters.blocked_by_return_ticks;
+    channels.append(channel);
+    for (int pc = 0; pc < config.pseudo_channels; ++pc) {
+      for (int bank = 0; bank < config.banks(); ++bank) {
+        const mem::BankCounters b = controller.bank_counters(pc, bank, tick);
+        banks.append(py::make_tuple(c, pc, bank / config.banks_per_group, bank % config.banks_per_group, b.bytes, b.rd,
+                                    b.wr, b.act, b.pre, b.ref, b.row_hits, b.row_misses, b.row_conflicts,
+                                    b.busy_ticks));
+      }
+    }
+  }
+  d["channels"] = channels;
+  d["banks"] = banks;
+  return d;
+}
+
 // Runs without the GIL, looking for Ctrl-C every `slice` instants.
-py::tuple run(sim::Engine& engine, std::int64_t slice) {
+py::tuple run(sim::Engine& engine, bool drain, std::int64_t slice) {
   for (;;) {
     sim::Stop stop;
     {
       const py::gil_scoped_release release;
-      stop = engine.run(slice);
+      stop = engine.run(slice, drain);
     }
     if (PyErr_CheckSignals() != 0) throw py::error_already_set();
     if (stop == sim::Stop::budget) continue;
@@ -111,6 +205,7 @@ void register_engine(py::module_& m) {
       .value("compute", sim::TaskKind::compute)
       .value("delay", sim::TaskKind::delay)
       .value("decision", sim::TaskKind::decision)
+      .value("copy", sim::TaskKind::copy)
       .value("revoke", sim::TaskKind::revoke);
 
   py::class_<sim::Engine>(m, "Engine", "Advances network, memory and compute nodes to the next decision.")
@@ -127,11 +222,14 @@ void register_engine(py::module_& m) {
       .def(
           "add_rate_memory",
           [](sim::Engine& e, const sim::Clock& clock, std::int64_t bytes_per_second, std::int64_t latency_fs,
-             std::int32_t network) {
+             std::int64_t grant_latency_fs, std::int64_t copy_chunk_bytes, std::int32_t network) {
             return e.add(std::make_unique<endpoint::RateMemory>(
-                endpoint::RateMemoryConfig{clock, bytes_per_second, latency_fs, network}));
+                endpoint::RateMemoryConfig{clock, bytes_per_second, latency_fs, grant_latency_fs, copy_chunk_bytes,
+                                           network},
+                e.graph()));
           },
-          py::kw_only(), py::arg("clock"), py::arg("bytes_per_second"), py::arg("latency_fs"), py::arg("network"))
+          py::kw_only(), py::arg("clock"), py::arg("bytes_per_second"), py::arg("latency_fs"),
+          py::arg("grant_latency_fs"), py::arg("copy_chunk_bytes"), py::arg("network"))
       .def(
           "add_link_network",
           [](sim::Engine& e, std::int32_t routers, std::vector<std::int64_t> link_bytes_per_second,
@@ -155,8 +253,39 @@ void register_engine(py::module_& m) {
           py::kw_only(), py::arg("routers"), py::arg("link_bytes_per_second"), py::arg("link_target"),
           py::arg("next_link"), py::arg("endpoint_node"), py::arg("endpoint_router"), py::arg("chunks_per_message"),
           py::arg("hop_latency_fs"), py::arg("message_classes"))
+      .def(
+          "add_memory",
+          [](sim::Engine& e, const sim::Clock& clock, std::int32_t channels, std::int32_t read_return_slots,
+             std::int64_t packet_payload_bytes, std::int64_t grant_latency_fs, std::int32_t network,
+             const mem::ChannelConfig& channel, const mem::AddressMap& address_map) {
+            endpoint::MemoryNodeConfig c{clock,  channels, read_return_slots, packet_payload_bytes, grant_latency_fs,
+                                         network};
+            return e.add(std::make_unique<endpoint::MemoryNode>(c, channel, address_map, e.graph()));
+          },
+          py::kw_only(), py::arg("clock"), py::arg("channels"), py::arg("read_return_slots"),
+          py::arg("packet_payload_bytes"), py::arg("grant_latency_fs"), py::arg("network"), py::arg("channel"),
+          py::arg("address_map"))
+      .def(
+          "add_flit_network",
+          [](sim::Engine& e, const noc::NetworkSpec& spec, const sim::Clock& clock, std::int64_t flit_bytes,
+             std::int64_t header_bytes, std::int32_t max_packet_flits, std::int32_t message_classes,
+             std::vector<std::int32_t> endpoint_node, std::vector<std::vector<std::int32_t>> endpoint_terminals) {
+            endpoint::FlitNetworkNodeConfig c{clock,
+                                              flit_bytes,
+                                              header_bytes,
+                                              max_packet_flits,
+                                              message_classes,
+                                              std::move(endpoint_node),
+                                              std::move(endpoint_terminals)};
+            const std::int32_t id = e.add(std::make_unique<endpoint::FlitNetworkNode>(spec, std::move(c), 0));
+            e.graph().set_network(id);
+            return id;
+          },
+          py::kw_only(), py::arg("spec"), py::arg("clock"), py::arg("flit_bytes"), py::arg("header_bytes"),
+          py::arg("max_packet_flits"), py::arg("message_classes"), py::arg("endpoint_node"),
+          py::arg("endpoint_terminals"))
       .def("submit", &submit, py::arg("columns"), py::arg("before"), py::arg("after"), py::arg("effective_fs"))
-      .def("run", &run, py::arg("slice") = 20'000)
+      .def("run", &run, py::arg("drain") = false, py::arg("slice") = 20'000)
       .def("take_records", &take_records)
       .def("set_order", &sim::Engine::set_order, py::arg("order"))
       .def_property_readonly("now_fs", &sim::Engine::now)
@@ -192,23 +321,27 @@ void register_engine(py::module_& m) {
              py::dict d;
              d["read_bytes"] = node.read_bytes();
              d["cancelled_bytes"] = node.cancelled_bytes();
+             d["written_bytes"] = node.written_bytes();
              d["busy_fs"] = node.busy_fs();
              return d;
            })
-      .def("link_network_statistics", [](sim::Engine& e, std::int32_t id) {
-        auto& node = node_as<link::LinkNetwork>(e, id);
-        py::dict d;
-        d["link_busy_fs"] =
-            Column<std::int64_t>(static_cast<py::ssize_t>(node.link_busy_fs().size()), node.link_busy_fs().data());
-        d["link_class_bytes"] = Column<std::int64_t>(static_cast<py::ssize_t>(node.link_class_bytes().size()),
-                                                     node.link_class_bytes().data());
-        d["delivered_bytes"] = Column<std::int64_t>(static_cast<py::ssize_t>(node.delivered_bytes().size()),
-                                                    node.delivered_bytes().data());
-        d["hop_events"] = node.hop_events();
-        d["messages_in_flight"] = node.messages_in_flight();
-        d["conservation_error"] = node.conservation_error();
-        return d;
-      });
+      .def("link_network_statistics",
+           [](sim::Engine& e, std::int32_t id) {
+             auto& node = node_as<link::LinkNetwork>(e, id);
+             py::dict d;
+             d["link_busy_fs"] =
+                 Column<std::int64_t>(static_cast<py::ssize_t>(node.link_busy_fs().size()), node.link_busy_fs().data());
+             d["link_class_bytes"] = Column<std::int64_t>(static_cast<py::ssize_t>(node.link_class_bytes().size()),
+                                                          node.link_class_bytes().data());
+             d["delivered_bytes"] = Column<std::int64_t>(static_cast<py::ssize_t>(node.delivered_bytes().size()),
+                                                         node.delivered_bytes().data());
+             d["hop_events"] = node.hop_events();
+             d["messages_in_flight"] = node.messages_in_flight();
+             d["conservation_error"] = node.conservation_error();
+             return d;
+           })
+      .def("flit_network_statistics", &flit_network_statistics)
+      .def("memory_statistics", &memory_statistics);
 }
 
 }  // namespace cosim::bindings

@@ -47,11 +47,12 @@ void ComputeNode::announce(std::int64_t task, std::int64_t n) {
     for (Stream& s : streams_) {
       if (s.key != fetch.key || s.prefetch == 0 || s.withdrawn != 0) continue;
       // The demand takes the prefetch over: what has arrived is used, what is granted keeps coming.
-      sim::Task& early = graph_.task(s.task);
-      early.used_bytes = s.bytes;
       graph_.task(task).used_bytes = s.arrived_bytes;
       graph_.task(task).start_fs = config_.clock.edge_fs(n);
-      if (s.fetched == 0) report_done(s.task, n);
+      if (s.fetched == 0) {
+        graph_.task(s.task).used_bytes = s.arrived_bytes;
+        report_done(s.task, n);
+      }
       s.task = task;
       s.prefetch = 0;
       if (s.fetched != 0) report_done(task, n);
@@ -239,6 +240,7 @@ void ComputeNode::evaluate(Fs t) {
           job.tiles = 1;
           job.stream_task = task.stream;
           job.ready_edge = n;
+          graph_.task(m.a).ready_fs = config_.clock.edge_fs(n);
           jobs_.push_back(job);
         }
         break;

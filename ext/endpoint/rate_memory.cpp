@@ -9,9 +9,10 @@ using sim::Fs;
 using sim::Message;
 using sim::MessageKind;
 
-RateMemory::RateMemory(const RateMemoryConfig& config) : config_(config) {
-  if (config.bytes_per_second <= 0 || config.latency_fs < 0) {
-    throw std::invalid_argument("a memory rate must be positive and its latency not negative");
+RateMemory::RateMemory(const RateMemoryConfig& config, sim::TaskGraph& graph)
+    : config_(config), inflows_(2 * config.copy_chunk_bytes), graph_(graph) {
+  if (config.bytes_per_second <= 0 || config.latency_fs < 0 || config.copy_chunk_bytes <= 0) {
+    throw std::invalid_argument("a memory's rate and copy chunk must be positive, its latency not negative");
   }
 }
 
@@ -33,11 +34,11 @@ void RateMemory::evaluate(Fs t) {
   while (inbox_.due(t)) {
     const Message m = inbox_.pop();
     if (m.kind == MessageKind::grant) {
-      (m.flags != 0 ? prefetches_ : demands_).push_back({m.a, m.bytes, m.from, m.message_class, m.flags, 0});
+      (m.flags != 0 ? prefetches_ : demands_).push_back({m.a, m.bytes, m.from, m.message_class, m.flags, 0, 0});
     } else if (m.kind == MessageKind::cancel) {
       std::int64_t bytes = 0;
       const auto called_off = [&](const Grant& g) {
-        if (g.stream != m.a) return false;
+        if (g.stream != m.a || g.write != 0) return false;
         bytes += g.bytes;
         return true;
       };
@@ -49,8 +50,26 @@ void RateMemory::evaluate(Fs t) {
       reply.a = m.a;
       reply.bytes = bytes;
       post(m.from, reply, t);
+    } else if (m.kind == MessageKind::task_ready) {
+      inflows_.begin(m.a, graph_.task(m.a));
+      graph_.task(m.a).start_fs = t;
+    } else if (m.kind == MessageKind::delivered) {
+      inflows_.find(m.c)->arrived += m.bytes;
+      graph_.task(m.c).moved_bytes += m.bytes;
+      prefetches_.push_back({m.c, m.bytes, -1, m.message_class, 1, 1, 0});
     } else if (m.kind != MessageKind::sent) {
       throw std::logic_error("a memory node cannot read this message");
+    }
+  }
+  if (busy_ != 0 && done_ <= t && current_.write != 0) {
+    written_bytes_ += current_.bytes;
+    busy_ = 0;
+    Inflow* in = inflows_.find(current_.stream);
+    if (inflows_.wrote(*in, current_.bytes)) {
+      Message m;
+      m.kind = MessageKind::task_done;
+      m.a = current_.stream;
+      post(graph_.id(), m, t + config_.latency_fs);
     }
   }
   if (busy_ != 0 && done_ <= t) {
@@ -66,6 +85,9 @@ void RateMemory::evaluate(Fs t) {
     busy_ = 0;
   }
   if (busy_ == 0) serve(t);
+  if (inflows_.empty()) return;
+  inflows_.grant(config_.copy_chunk_bytes,
+                 [&](const Inflow& in, const Message& m) { post(in.source, m, t + config_.grant_latency_fs); });
 }
 
 void RateMemory::visit(sim::Visitor& v) {
@@ -78,11 +100,13 @@ void RateMemory::visit(sim::Visitor& v) {
   v.value(Kind::stamp, done_);
   v.value(Kind::counter, read_bytes_);
   v.value(Kind::counter, cancelled_bytes_);
+  v.value(Kind::counter, written_bytes_);
   v.value(Kind::counter, busy_fs_);
+  inflows_.visit(v);
 }
 
 std::string RateMemory::waiting_for() const {
-  if (busy_ == 0 && demands_.empty() && prefetches_.empty()) return {};
+  if (busy_ == 0 && demands_.empty() && prefetches_.empty() && inflows_.empty()) return {};
   return "\n  memory node " + std::to_string(id()) + " has " + std::to_string(demands_.size() + prefetches_.size()) +
          " granted tiles to read";
 }

@@ -1,12 +1,15 @@
 // A memory endpoint as a rate: granted tiles are read first come, first served at the peak bandwidth, demands before
-// prefetches, each after a fixed latency. No banks, no refresh, no return buffer: what a formula assumes.
+// prefetches and copies, each after a fixed latency. No banks, no refresh, no return buffer: what a formula assumes.
+// What a copy writes takes its turn like a read.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "endpoint/inflow.hpp"
 #include "sim/node.hpp"
+#include "sim/task_graph.hpp"
 
 namespace cosim::endpoint {
 
@@ -14,12 +17,14 @@ struct RateMemoryConfig {
   sim::Clock clock{1'000'000'000};
   std::int64_t bytes_per_second = 0;
   std::int64_t latency_fs = 0;
+  std::int64_t grant_latency_fs = 0;  // to the source of a copy
+  std::int64_t copy_chunk_bytes = 0;  // granted at once; the write buffer holds two
   std::int32_t network = -1;
 };
 
 class RateMemory final : public sim::Node {
  public:
-  explicit RateMemory(const RateMemoryConfig& config);
+  RateMemory(const RateMemoryConfig& config, sim::TaskGraph& graph);
 
   [[nodiscard]] sim::Fs next_event() const override;
   void evaluate(sim::Fs t) override;
@@ -31,6 +36,7 @@ class RateMemory final : public sim::Node {
 
   [[nodiscard]] std::int64_t read_bytes() const { return read_bytes_; }
   [[nodiscard]] std::int64_t cancelled_bytes() const { return cancelled_bytes_; }
+  [[nodiscard]] std::int64_t written_bytes() const { return written_bytes_; }
   [[nodiscard]] std::int64_t busy_fs() const { return busy_fs_; }
 
  private:
@@ -40,7 +46,8 @@ class RateMemory final : public sim::Node {
     std::int32_t reader;
     std::uint8_t message_class;
     std::uint8_t prefetch;
-    std::uint16_t reserved;
+    std::uint8_t write;  // of the copy `stream`
+    std::uint8_t reserved;
   };
   void serve(sim::Fs t);
 
@@ -52,7 +59,10 @@ class RateMemory final : public sim::Node {
   sim::Fs done_ = 0;
   std::int64_t read_bytes_ = 0;
   std::int64_t cancelled_bytes_ = 0;
+  std::int64_t written_bytes_ = 0;
   std::int64_t busy_fs_ = 0;
+  Inflows inflows_;
+  sim::TaskGraph& graph_;
 };
 
 }  // namespace cosim::endpoint

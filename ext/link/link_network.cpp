@@ -53,6 +53,7 @@ void LinkNetwork::begin(const Message& m, Fs t) {
   const std::int64_t chunks = std::min<std::int64_t>(config_.chunks_per_message, m.bytes);
   Transfer& transfer = transfers_[static_cast<std::size_t>(slot)];
   transfer = {m.c,
+              m.address,
               m.bytes,
               static_cast<std::int32_t>(m.a),
               static_cast<std::int32_t>(m.b),
@@ -77,7 +78,7 @@ void LinkNetwork::deliver(std::int32_t slot, Fs t) {
   m.c = transfer.tag;
   m.bytes = transfer.bytes;
   m.message_class = transfer.message_class;
-  post((transfer.flags & 1) != 0 ? task_graph_ : transfer.destination, m, t);
+  post((transfer.flags & sim::kDeliverToGraph) != 0 ? task_graph_ : transfer.destination, m, t);
   delivered_bytes_[transfer.message_class] += transfer.bytes;
   --in_flight_;
   transfer.next_free = free_transfer_;
@@ -91,10 +92,10 @@ void LinkNetwork::take(Hop hop) {
   if (hop.router == destination) {
     if (leaves_source) {
       // same router: nothing to reserve
-      if (--transfer.chunks_at_source == 0 && (transfer.flags & 2) != 0) {
+      if (--transfer.chunks_at_source == 0 && (transfer.flags & sim::kReplyWhenSent) != 0) {
         Message m;
         m.kind = MessageKind::sent;
-        m.c = transfer.tag;
+        m.c = transfer.reply;
         post(transfer.source, m, hop.time);
       }
     }
@@ -157,10 +158,10 @@ void LinkNetwork::cross(Hop hop, std::size_t link) {
   free_at_[link] = hop.time + span;
   link_busy_fs_[link] += span;
   link_class_bytes_[link * static_cast<std::size_t>(config_.message_classes) + transfer.message_class] += hop.bytes;
-  if (leaves_source && --transfer.chunks_at_source == 0 && (transfer.flags & 2) != 0) {
+  if (leaves_source && --transfer.chunks_at_source == 0 && (transfer.flags & sim::kReplyWhenSent) != 0) {
     Message m;
     m.kind = MessageKind::sent;
-    m.c = transfer.tag;
+    m.c = transfer.reply;
     post(transfer.source, m, free_at_[link]);
   }
   hop.time = free_at_[link] + config_.hop_latency_fs;

@@ -46,7 +46,8 @@ class LinkNetwork final : public sim::Node {
 
  private:
   struct Transfer {
-    std::int64_t tag = 0;
+    std::int64_t tag = 0;    // of `delivered`
+    std::int64_t reply = 0;  // of `sent`
     std::int64_t bytes = 0;
     std::int32_t source = 0;
     std::int32_t destination = 0;

@@ -40,7 +40,7 @@ void Engine::deliver(std::int32_t to, const Message& m) {
   next_[static_cast<std::size_t>(to)] = std::min(next_[static_cast<std::size_t>(to)], stamped.visible);
 }
 
-Stop Engine::run(std::int64_t budget) {
+Stop Engine::run(std::int64_t budget, bool drain) {
   refresh(0);
   for (;;) {
     std::vector<Decision>& decisions = graph_->decisions();
@@ -49,7 +49,7 @@ Stop Engine::run(std::int64_t budget) {
       decisions.erase(decisions.begin());
       return Stop::decision;
     }
-    if (graph_->demanded() == 0) return Stop::idle;
+    if ((drain ? graph_->unfinished() : graph_->demanded()) == 0) return Stop::idle;
     if (budget-- <= 0) return Stop::budget;
 
     const Fs t = *std::min_element(next_.begin(), next_.end());
@@ -84,7 +84,7 @@ Stop Engine::run(std::int64_t budget) {
 }
 
 void Engine::deadlock() const {
-  std::string text = "deadlock at " + std::to_string(now_) + " fs: " + std::to_string(graph_->demanded()) +
+  std::string text = "deadlock at " + std::to_string(now_) + " fs: " + std::to_string(graph_->unfinished()) +
                      " tasks are left and nothing can move";
   for (const auto& node : nodes_) text += node->waiting_for();
   throw DeadlockError(text);

@@ -34,9 +34,10 @@ class Engine final : public Mailroom {
   [[nodiscard]] Node& node(std::int32_t id) { return *nodes_[static_cast<std::size_t>(id)]; }
   [[nodiscard]] std::size_t nodes() const { return nodes_.size(); }
 
-  // Advances until the next decision, until idle, or for at most `budget` instants.
+  // Advances until the next decision, until idle, or for at most `budget` instants. With `drain`, idle means that
+  // prefetches nobody waits for are over too.
   // Throws DeadlockError when demanded work is left and no component has a next progress event.
-  Stop run(std::int64_t budget);
+  Stop run(std::int64_t budget, bool drain = false);
   [[nodiscard]] const Decision& decision() const { return decision_; }
   [[nodiscard]] Fs now() const { return now_; }
   [[nodiscard]] std::int64_t instants() const { return instants_; }

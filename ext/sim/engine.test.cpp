@@ -17,7 +17,7 @@ constexpr sim::Fs kNs = 1'000'000;
 // Two routers in a line, a compute node on each, a memory of 64 GB/s on router 0; links of 64 GB/s.
 struct Pair {
   sim::Engine engine;
-  std::int32_t compute0, compute1, memory, network;
+  std::int32_t compute0, compute1, memory, memory1, network;
   Pair() {
     endpoint::ComputeNodeConfig c;
     c.tile_bytes = 1024;
@@ -27,15 +27,17 @@ struct Pair {
     endpoint::RateMemoryConfig m;
     m.bytes_per_second = 64'000'000'000;
     m.latency_fs = 20 * kNs;
-    m.network = 4;
-    memory = engine.add(std::make_unique<endpoint::RateMemory>(m));
+    m.copy_chunk_bytes = 4096;
+    m.network = 5;
+    memory = engine.add(std::make_unique<endpoint::RateMemory>(m, engine.graph()));
+    memory1 = engine.add(std::make_unique<endpoint::RateMemory>(m, engine.graph()));
     link::LinkNetworkConfig n;
     n.routers = 2;
     n.link_bytes_per_second = {64'000'000'000, 64'000'000'000};
     n.link_target = {1, 0};
     n.next_link = {-1, 0, 1, -1};
-    n.endpoint_node = {compute0, compute1, memory};
-    n.endpoint_router = {0, 1, 0};
+    n.endpoint_node = {compute0, compute1, memory, memory1};
+    n.endpoint_router = {0, 1, 0, 1};
     n.chunks_per_message = 4;
     network = engine.add(std::make_unique<link::LinkNetwork>(n, 0));
     engine.graph().set_network(network);
@@ -94,7 +96,7 @@ TEST_CASE("a fetch streams through the tile buffer and compute starts on the fir
 }
 
 TEST_CASE("results do not depend on the order in which components are called") {
-  std::vector<std::vector<std::int32_t>> orders = {{0, 1, 2, 3, 4}, {4, 3, 2, 1, 0}, {2, 4, 0, 3, 1}};
+  std::vector<std::vector<std::int32_t>> orders = {{0, 1, 2, 3, 4, 5}, {5, 4, 3, 2, 1, 0}, {2, 4, 0, 5, 3, 1}};
   std::vector<sim::Fs> ends;
   for (const auto& order : orders) {
     Pair s;
@@ -181,4 +183,21 @@ TEST_CASE("a demand adopts a prefetch of the same weights, and starved demands t
   const auto& node = dynamic_cast<endpoint::ComputeNode&>(s.engine.node(s.compute1));
   CHECK(node.wasted_bytes() == 4096);
   CHECK(node.free_tiles() == 4);
+}
+
+TEST_CASE("a copy is read at one memory, crosses the network and is written at the other") {
+  Pair s;
+  sim::Task copy;
+  copy.kind = sim::TaskKind::copy;
+  copy.source = s.memory;
+  copy.destination = s.memory1;
+  copy.bytes = 20'000;
+  s.engine.graph().submit({&copy, 1}, {}, {}, 0, 0);
+  REQUIRE(s.engine.run(100000) == sim::Stop::idle);
+  const auto records = s.engine.graph().take_records();
+  CHECK(records[0].task.moved_bytes == 20'000);
+  const auto& target = dynamic_cast<endpoint::RateMemory&>(s.engine.node(s.memory1));
+  CHECK(target.written_bytes() == 20'000);
+  // at least read + write of the last chunk and the link at 64 B/ns each
+  CHECK(records[0].task.end_fs > 312 * kNs);
 }

@@ -13,7 +13,8 @@ namespace cosim::sim {
 enum class MessageKind : std::uint8_t {
   task_ready,  // task graph -> executing node: a = task
   task_done,   // node -> task graph: a = task
-  send,        // endpoint -> network: a = source endpoint, b = destination endpoint, bytes, c = tag, d = reply flags
+  send,        // endpoint -> network: a = source node, b = destination node, bytes, c = tag for `delivered`; with
+               // kReplyWhenSent, address = tag for `sent`
   sent,        // network -> endpoint: c = tag; the last byte has left the source
   delivered,   // network -> endpoint: bytes, c = tag
   grant,       // compute node -> memory node: a = stream, address, bytes: room for that many bytes
@@ -21,7 +22,11 @@ enum class MessageKind : std::uint8_t {
   cancelled,   // memory node -> compute node: a = stream, bytes that will not come
 };
 
-// The meaning of a..d depends on the kind. `visible` is an edge of the receiver's clock.
+// Flags of `send`.
+inline constexpr std::uint8_t kDeliverToGraph = 1;  // `delivered` goes to the task graph: the tag is a task
+inline constexpr std::uint8_t kReplyWhenSent = 2;
+
+// The meaning of a..c depends on the kind. `visible` is an edge of the receiver's clock.
 struct Message {
   Fs visible = 0;
   std::uint64_t sequence = 0;  // of its sender: with `from`, makes the order of equal times a property of the system

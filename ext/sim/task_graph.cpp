@@ -71,11 +71,12 @@ void TaskGraph::ready(std::int64_t id, Fs t) {
       m.b = now.destination;
       m.c = id;
       m.bytes = now.bytes;
-      m.flags = 1;  // the receiver of `delivered` is this graph
+      m.flags = kDeliverToGraph;
       post(network_, m, t);
       break;
     case TaskKind::fetch:
     case TaskKind::compute:
+    case TaskKind::copy:
     case TaskKind::revoke:
       post(now.destination, m, t);
       break;
@@ -167,7 +168,7 @@ std::string TaskGraph::waiting_for() const {
     const Task& waiting = tasks_[i];
     if (waiting.finished != 0 || waiting.prefetch != 0) continue;
     if (++shown > 8) return text + "\n  ... and more tasks";
-    static constexpr const char* kNames[] = {"transfer", "fetch", "compute", "delay", "decision", "revoke"};
+    static constexpr const char* kNames[] = {"transfer", "fetch", "compute", "delay", "decision", "copy", "revoke"};
     text += "\n  task " + std::to_string(first_ + static_cast<std::int64_t>(i)) + " (" +
             kNames[static_cast<std::size_t>(waiting.kind)] + ", node " + std::to_string(waiting.source) + " -> " +
             std::to_string(waiting.destination) + ") " +

@@ -18,6 +18,7 @@ enum class TaskKind : std::uint8_t {
   compute,   // cycles on a compute endpoint, in tiles of the stream it consumes, if any
   delay,     // a fixed time
   decision,  // hands control back to the caller
+  copy,      // a migration: a stream from one memory endpoint written into the banks of another
   revoke,    // withdraws a prefetch that no demand has claimed
 };
 
@@ -29,8 +30,9 @@ struct Task {
   std::int32_t waits = 0;         // unfinished predecessors, plus one until its layer takes effect
   std::int32_t source = -1;       // node
   std::int32_t destination = -1;  // node; the executing one for fetch and compute
-  std::int64_t bytes = 0;         // transfer, fetch
-  std::int64_t address = 0;       // fetch: first byte in the memory endpoint
+  std::int64_t bytes = 0;         // transfer, fetch, copy
+  std::int64_t address = 0;       // fetch, copy: first byte in the source memory endpoint
+  std::int64_t to_address = 0;    // copy: first byte in the destination memory endpoint
   std::int64_t cycles = 0;        // compute: cycles of the endpoint's clock; delay: femtoseconds
   std::int64_t stream = -1;       // compute: the fetch whose tiles it consumes; revoke: the prefetch
   std::int64_t key = -1;          // fetch: identity of the weights (a demand fetch adopts a prefetch of equal key);

@@ -1,0 +1,193 @@
+"""The seam of every policy: where replicas live, what is prefetched, and which replica serves which tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from cosim.config.spec import Spec
+from cosim.policy.directory import Directory, Placement
+
+if TYPE_CHECKING:
+    from cosim.config.schema_model import ModelSpec
+    from cosim.system import System
+
+__all__ = [
+    "ActionKind",
+    "Outcome",
+    "Policy",
+    "Prefetch",
+    "PrefetchState",
+    "Pressure",
+    "Profile",
+    "ResidencyAction",
+    "Revoke",
+    "RoutedEvent",
+    "WindowState",
+]
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What a policy may learn from: the profile part of the trace.
+
+    counts: tokens per expert, int64, shape (MoE layers, experts).
+    transitions: slot pairs (expert of layer l, expert of layer l + 1) of the same token, int64, shape
+        (MoE layers - 1, experts, experts).
+    tokens: tokens in the part; zero when the experiment gives none.
+    """
+
+    counts: npt.NDArray[np.int64]
+    transitions: npt.NDArray[np.int64]
+    tokens: int
+
+
+@dataclass(frozen=True)
+class Pressure:
+    """How busy the system was since the window began, as shares of that time; all zero at the start of a run.
+
+    compute: float64 per endpoint. link: float64 per directed link. bank: float64 per endpoint, of its peak
+    bandwidth. tier: share of capacity in use, per endpoint. migration_bytes: under way.
+    """
+
+    compute: npt.NDArray[np.float64]
+    link: npt.NDArray[np.float64]
+    bank: npt.NDArray[np.float64]
+    tier: npt.NDArray[np.float64]
+    migration_bytes: int
+
+
+class ActionKind(Enum):
+    """What a residency action does to one replica."""
+
+    promote = "promote"  # make a new replica at a chiplet and in a memory
+    retain = "retain"  # keep a replica for at least another window
+    demote = "demote"  # move a replica to a lower tier
+    evict = "evict"  # give a replica's room back once its last tokens are through
+
+
+@dataclass(frozen=True)
+class ResidencyAction:
+    """One wish of the slow loop. ``promote`` names chiplet, memory and tier; the others name a directory replica."""
+
+    kind: ActionKind
+    layer: int
+    expert: int
+    chiplet: int = -1
+    memory: int = -1
+    tier: str = ""
+    replica: int = -1
+
+
+@dataclass(frozen=True)
+class Prefetch:
+    """Start streaming an expert's weights into a chiplet's buffer before the layer is routed; revocable."""
+
+    layer: int
+    expert: int
+    chiplet: int
+
+
+@dataclass(frozen=True)
+class Revoke:
+    """Withdraw a prefetch that no demand has claimed."""
+
+    prefetch: int
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of an action: ``done``, ``deferred`` or ``refused``, and why."""
+
+    action: ResidencyAction | Prefetch | Revoke
+    status: str
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class PrefetchState:
+    """A prefetch that is under way or waits in a buffer for its demand."""
+
+    prefetch: int
+    batch: int
+    layer: int
+    expert: int
+    chiplet: int
+
+
+@dataclass(frozen=True)
+class RoutedEvent:
+    """A layer's routing is known: its token groups, and what the system looks like at that instant.
+
+    ``next_layer`` is the MoE layer that runs next (the first one again at a batch's end), -1 at the end of the run.
+    """
+
+    time_fs: int
+    batch: int
+    layer: int
+    next_layer: int
+    next_batch: int
+    groups: npt.NDArray[np.void]
+    directory: Directory
+    pressure: Pressure
+    prefetches: Sequence[PrefetchState]
+    outcomes: Sequence[Outcome]
+
+
+@dataclass(frozen=True)
+class WindowState:
+    """A decision window has closed: the directory, the window's demand, and the outcome of every earlier action.
+
+    ``demand``: tokens per (MoE layer, expert) in the window, int64.
+    """
+
+    time_fs: int
+    window: int
+    demand: npt.NDArray[np.int64]
+    directory: Directory
+    pressure: Pressure
+    outcomes: Sequence[Outcome]
+    migrating: Sequence[ResidencyAction]
+
+
+class Policy:
+    """Base of all policies; every hook but :meth:`assign` may be left out.
+
+    A policy sees numbers and returns numbers. The engine owns legality: an action that would break capacity, the
+    replica count, the budget or a version is refused with a reason, and the policy is told.
+    """
+
+    name: str = "policy"
+    decision_cost: Mapping[str, Fraction] = {}
+    """Seconds per call of a hook, charged on the control chiplet before what was decided takes effect."""
+    preserves_routing: bool = True
+
+    class Params(Spec):
+        """The policy's parameters: a strict schema, unknown names are errors. Subclasses add fields."""
+
+    def __init__(self, params: Mapping[str, object] | None = None) -> None:
+        self.params = self.Params.model_validate(dict(params or {}))
+
+    def place(self, system: System, model: ModelSpec, profile: Profile) -> Placement:
+        """The replicas at the start. Sees the profile part of the trace only."""
+        from cosim.policy.placement import expert_parallel
+
+        return expert_parallel(system, model)
+
+    def on_window(self, state: WindowState) -> Sequence[ResidencyAction]:
+        """The slow loop: residency actions after each decision window."""
+        return ()
+
+    def on_routed(self, event: RoutedEvent) -> Sequence[Prefetch | Revoke]:
+        """Prefetches to start and to withdraw once a layer's routing is known."""
+        return ()
+
+    def assign(self, groups: npt.NDArray[np.void], directory: Directory, pressure: Pressure) -> npt.NDArray[np.int32]:
+        """The fast loop: one directory row per group, int32, shape (groups,); a replica of the group's own expert."""
+        raise NotImplementedError

@@ -1,0 +1,53 @@
+"""Placements that several policies start from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cosim.policy.directory import PlacedReplica, Placement
+
+if TYPE_CHECKING:
+    from cosim.config.schema_model import ModelSpec
+    from cosim.system import System
+
+__all__ = ["expert_parallel", "memory_tier", "nearest_memory"]
+
+
+def memory_tier(system: System) -> str:
+    """The name of the tier that holds homes: the system's first tier on a memory endpoint.
+
+    Raises:
+        ValueError: the system has no tier.
+    """
+    for tier in system.tiers:
+        return tier.name
+    raise ValueError("the system has no memory tier to hold expert weights")
+
+
+def nearest_memory(system: System, held: dict[int, int], chiplet: int) -> int:
+    """The memory endpoint with the fewest hops from ``chiplet``; among equals the one that holds least, then the first.
+
+    Args:
+        held: bytes (or replicas) given to each memory endpoint so far.
+    """
+    return min(system.memories, key=lambda memory: (system.hops(chiplet, memory), held.get(memory, 0), memory))
+
+
+def expert_parallel(system: System, model: ModelSpec) -> Placement:
+    """One home per expert, in blocks: experts 0 .. E/D - 1 on the first chiplet, and so on (expert parallelism).
+
+    Weights lie in the memory endpoint nearest to the chiplet.
+    """
+    tier = memory_tier(system)
+    chiplets = list(system.computes)
+    held: dict[int, int] = {}
+    homes = {}
+    for chiplet in chiplets:
+        homes[chiplet] = nearest_memory(system, held, chiplet)
+        held[homes[chiplet]] = held.get(homes[chiplet], 0) + 1
+    replicas = []
+    for layer in range(model.moe_layers):
+        for expert in range(model.experts):
+            chiplet = chiplets[expert * len(chiplets) // model.experts]
+            replicas.append(PlacedReplica(layer, expert, chiplet, homes[chiplet], tier))
+    return Placement(replicas)

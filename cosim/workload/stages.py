@@ -1,0 +1,67 @@
+"""Where a layer's time went: the stages of every token group, from the engine's task records.
+
+Per group, in femtoseconds, adding up to its end minus the layer's start:
+
+- ``gate``: from the routing to the instant at which the policy's decision takes effect.
+- ``dispatch``: its activations on their way to the replica's chiplet.
+- ``queue``: waiting there for the other groups of the same replica, and while the chiplet worked on other replicas.
+- ``memory``: waiting for weights, before the first tile and between tiles, with the chiplet free for it.
+- ``compute``: the replica's work on all its tokens.
+- ``gather``: its outputs on their way to the aggregator.
+- ``combine``: the weighted sum there; none in scope ``routed``.
+- ``publish_wait``: waiting for a replica that is not published yet.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from cosim.workload.lowering import LayerTasks
+
+__all__ = ["STAGES", "group_stages"]
+
+STAGES = ("gate", "dispatch", "queue", "memory", "compute", "gather", "combine", "publish_wait")
+
+
+def group_stages(
+    tasks: LayerTasks,
+    records: dict[str, npt.NDArray[np.int64]],
+    base: int,
+    routed_fs: int,
+    effective_fs: int,
+) -> dict[str, npt.NDArray[np.int64]]:
+    """Stage times and end of every group, int64 femtoseconds, shape (groups,); keys are STAGES and ``end``.
+
+    Args:
+        tasks: the layer as it was lowered.
+        records: columns of the finished tasks, task ids ascending and complete for this layer.
+        base: id of the layer's first task.
+        routed_fs: when the layer's routing was known.
+        effective_fs: when its tasks took effect.
+    """
+    row = np.searchsorted(records["task"], base + np.arange(tasks.tasks))
+    ready, start, end = (records[name][row] for name in ("ready_fs", "start_fs", "end_fs"))
+    waited, stalled = records["waited_fs"][row], records["stalled_fs"][row]
+
+    groups = len(tasks.replica_of_group)
+    compute = len(tasks.replica_rows) + tasks.replica_of_group.astype(np.int64)
+    travelled = tasks.dispatch_of_group >= 0
+    arrived = np.full(groups, effective_fs, dtype=np.int64)
+    arrived[travelled] = end[tasks.dispatch_of_group[travelled]]
+    returned = end[compute].copy()
+    comes_back = tasks.gather_of_group >= 0
+    returned[comes_back] = end[tasks.gather_of_group[comes_back]]
+
+    zero = np.zeros(groups, dtype=np.int64)
+    return {
+        "gate": np.full(groups, effective_fs - routed_fs, dtype=np.int64),
+        "dispatch": arrived - effective_fs,
+        "queue": ready[compute] - arrived + waited[compute],
+        "memory": start[compute] - ready[compute] - waited[compute] + stalled[compute],
+        "compute": end[compute] - start[compute] - stalled[compute],
+        "gather": returned - end[compute],
+        "combine": zero,
+        "publish_wait": zero.copy(),
+        "end": returned,
+    }

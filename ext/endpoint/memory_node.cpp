@@ -1,0 +1,408 @@
+#include "endpoint/memory_node.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <stdexcept>
+
+namespace cosim::endpoint {
+
+using sim::Fs;
+using sim::Message;
+using sim::MessageKind;
+
+namespace {
+constexpr std::int64_t kCopyChunkBytes = 4096;  // of a copy, granted at once
+}
+
+MemoryNode::MemoryNode(const MemoryNodeConfig& config, const mem::ChannelConfig& channel, const mem::AddressMap& map,
+                       sim::TaskGraph& graph)
+    : config_(config),
+      map_(map),
+      burst_bytes_(channel.access_bytes),
+      packet_bursts_(static_cast<std::int32_t>(config.packet_payload_bytes / channel.access_bytes)),
+      pcs_(channel.pseudo_channels),
+      inflows_(std::int64_t{config.read_return_slots} * config.channels * channel.pseudo_channels *
+               channel.access_bytes),
+      graph_(graph) {
+  if (config.channels <= 0) throw std::invalid_argument("a memory node needs at least one channel");
+  if (packet_bursts_ <= 0) {
+    throw std::invalid_argument("a packet carries " + std::to_string(config.packet_payload_bytes) +
+                                " B, less than a burst of " + std::to_string(burst_bytes_) + " B");
+  }
+  if (config.read_return_slots < packet_bursts_) {
+    throw std::invalid_argument("read_return_slots (" + std::to_string(config.read_return_slots) +
+                                ") must hold the bursts of one packet (" + std::to_string(packet_bursts_) + ")");
+  }
+  controllers_.reserve(static_cast<std::size_t>(config.channels));
+  for (std::int32_t c = 0; c < config.channels; ++c) {
+    controllers_.emplace_back(channel);
+    for (int pc = 0; pc < pcs_; ++pc) controllers_.back().set_return_slots(pc, config.read_return_slots);
+  }
+  lanes_.resize(static_cast<std::size_t>(config.channels * pcs_));
+  find_lanes();
+}
+
+void MemoryNode::find_lanes() {
+  // The map permutes address bits, so which pseudo-channel a burst goes to is a choice of some of them.
+  std::vector<std::int64_t> bits;
+  const std::size_t zero = lane_of(0);
+  for (std::int64_t bit = burst_bytes_; bit < map_.capacity_bytes(); bit *= 2) {
+    if (lane_of(bit) != zero) bits.push_back(bit);
+  }
+  lane_mask_ = 0;
+  for (const std::int64_t bit : bits) lane_mask_ |= bit;
+  if ((std::size_t{1} << bits.size()) != lanes_.size()) {
+    throw std::invalid_argument("the address map does not spread addresses over every pseudo-channel");
+  }
+  lane_pattern_.assign(lanes_.size(), 0);
+  for (std::size_t choice = 0; choice < lanes_.size(); ++choice) {
+    std::int64_t pattern = 0;
+    for (std::size_t i = 0; i < bits.size(); ++i) {
+      if ((choice >> i & 1U) != 0) pattern |= bits[i];
+    }
+    lane_pattern_[lane_of(pattern)] = pattern;
+  }
+}
+
+std::size_t MemoryNode::lane_of(std::int64_t address) const {
+  const mem::Location at = map_.decode(address);
+  return static_cast<std::size_t>(at.channel * pcs_ + at.pseudo_channel);
+}
+
+mem::Request MemoryNode::request(std::int64_t address, mem::Op op) const {
+  const mem::Location at = map_.decode(address);
+  mem::Request r;
+  r.op = op;
+  r.pc = static_cast<std::uint8_t>(at.pseudo_channel);
+  r.stack_id = static_cast<std::uint8_t>(at.stack_id);
+  r.bg = static_cast<std::uint8_t>(at.bank_group);
+  r.bank = static_cast<std::uint8_t>(at.bank);
+  r.row = static_cast<std::int32_t>(at.row);
+  r.column = static_cast<std::int32_t>(at.column);
+  return r;
+}
+
+// The first burst at or after `address` and before `end` that goes to `lane`; -1 when there is none.
+std::int64_t MemoryNode::next_of_lane(std::int64_t address, std::size_t lane, std::int64_t end) const {
+  const std::int64_t pattern = lane_pattern_[lane];
+  const std::int64_t differs = (address & lane_mask_) ^ pattern;
+  std::int64_t found = address;
+  if (differs != 0) {
+    const std::int64_t high = std::int64_t{1} << (63 - std::countl_zero(static_cast<std::uint64_t>(differs)));
+    const std::int64_t below = high | (high - 1);
+    if ((pattern & high) != 0) {
+      found = (address & ~lane_mask_ & ~below) | pattern;
+    } else {
+      // carry into the lowest free bit above `high`
+      found = (((address | lane_mask_ | below) + 1) & ~lane_mask_) | pattern;
+    }
+  }
+  return found < end ? found : -1;
+}
+
+Fs MemoryNode::next_of(bool progress_only) const {
+  std::int64_t tick = mem::kNeverTick;
+  for (const mem::Controller& c : controllers_) {
+    tick = std::min(tick, progress_only ? c.next_progress() : c.next_event());
+  }
+  for (const Lane& lane : lanes_) {
+    if (lane.ready_at < lane.ready.size()) tick = std::min(tick, lane.ready[lane.ready_at].tick);
+  }
+  if (!writes_.empty()) tick = std::min(tick, writes_.front().tick);
+  return std::min(inbox_.next(), tick == mem::kNeverTick ? sim::kNever : config_.clock.edge_fs(tick));
+}
+
+Fs MemoryNode::next_event() const { return next_of(false); }
+Fs MemoryNode::next_progress() const { return next_of(true); }
+
+void MemoryNode::begin(const Message& m) {
+  if (m.address < 0 || m.bytes <= 0 || m.address % burst_bytes_ != 0 || m.bytes % burst_bytes_ != 0 ||
+      m.address + m.bytes > map_.capacity_bytes()) {
+    throw std::logic_error("a grant is not a range of whole bursts inside the memory");
+  }
+  std::int32_t slot = free_tile_;
+  if (slot >= 0) {
+    free_tile_ = tiles_[static_cast<std::size_t>(slot)].next_free;
+  } else {
+    slot = static_cast<std::int32_t>(tiles_.size());
+    tiles_.emplace_back();
+    shares_.resize(shares_.size() + lanes_.size());
+  }
+  granted_bytes_ += m.bytes;
+  ++tiles_open_;
+  Tile& tile = tiles_[static_cast<std::size_t>(slot)];
+  tile = {m.a, m.address + m.bytes, m.from,  static_cast<std::int32_t>(m.bytes / burst_bytes_),
+          -1,  m.message_class,     m.flags, 0,
+          0};
+  for (std::size_t lane = 0; lane < lanes_.size(); ++lane) {
+    Share& part = share(slot, lane);
+    part = {next_of_lane(m.address, lane, tile.end), 0, 0};
+    for (std::int64_t a = part.next; a >= 0; a = next_of_lane(a + burst_bytes_, lane, tile.end)) ++part.bursts_left;
+    if (part.next >= 0) (m.flags != 0 ? lanes_[lane].prefetches : lanes_[lane].demands).push_back(slot);
+  }
+}
+
+bool MemoryNode::ask_from(std::vector<std::int32_t>& tiles, std::size_t lane, std::int64_t tick) {
+  mem::Controller& controller = controllers_[lane / static_cast<std::size_t>(pcs_)];
+  const int pc = static_cast<int>(lane % static_cast<std::size_t>(pcs_));
+  while (!tiles.empty()) {
+    const std::int32_t slot = tiles.front();
+    Share& part = share(slot, lane);
+    const Tile& tile = tiles_[static_cast<std::size_t>(slot)];
+    while (part.next >= 0) {
+      if (!controller.can_accept(mem::Op::read, pc)) return false;
+      mem::Request read = request(part.next, mem::Op::read);
+      read.message_class = tile.message_class;
+      read.tag = static_cast<std::uint64_t>(slot) * static_cast<std::uint64_t>(pcs_) + static_cast<std::uint64_t>(pc);
+      controller.accept(read, tick);
+      part.next = next_of_lane(part.next + burst_bytes_, lane, tile.end);
+    }
+    tiles.erase(tiles.begin());
+  }
+  return true;
+}
+
+// Bytes of copies that have arrived, in address order, as the write queues have room.
+void MemoryNode::ask_writes(std::int64_t tick) {
+  for (Inflow& in : inflows_.flows()) {
+    while (in.asked < in.arrived) {
+      const std::int64_t address = in.to_address + in.asked;
+      const std::size_t lane = lane_of(address);
+      mem::Controller& controller = controllers_[lane / static_cast<std::size_t>(pcs_)];
+      mem::Request write = request(address, mem::Op::write);
+      if (!controller.can_accept(mem::Op::write, write.pc)) break;
+      write.message_class = in.message_class;
+      write.tag = static_cast<std::uint64_t>(in.task);
+      controller.accept(write, tick);
+      in.asked += burst_bytes_;
+    }
+  }
+}
+
+void MemoryNode::finish_writes(std::int64_t tick, Fs t) {
+  const auto later = [](const Written& x, const Written& y) {
+    return x.tick != y.tick ? x.tick > y.tick : x.task > y.task;
+  };
+  while (!writes_.empty() && writes_.front().tick <= tick) {
+    std::pop_heap(writes_.begin(), writes_.end(), later);
+    Inflow* in = inflows_.find(writes_.back().task);
+    writes_.pop_back();
+    written_bytes_ += burst_bytes_;
+    const std::int64_t task = in->task;
+    if (inflows_.wrote(*in, burst_bytes_)) {
+      Message m;
+      m.kind = MessageKind::task_done;
+      m.a = task;
+      post(graph_.id(), m, t);
+    }
+  }
+}
+
+void MemoryNode::ask(std::int64_t tick) {
+  for (std::size_t lane = 0; lane < lanes_.size(); ++lane) {
+    if (ask_from(lanes_[lane].demands, lane, tick)) ask_from(lanes_[lane].prefetches, lane, tick);
+  }
+}
+
+void MemoryNode::burst_gone(std::int32_t slot, std::int32_t bursts) {
+  Tile& tile = tiles_[static_cast<std::size_t>(slot)];
+  tile.bursts_left -= bursts;
+  if (tile.bursts_left > 0) return;
+  tile.stream = -1;
+  tile.next_free = free_tile_;
+  free_tile_ = slot;
+  --tiles_open_;
+}
+
+void MemoryNode::send(std::int32_t slot, std::size_t lane, std::int32_t bursts, Fs t) {
+  std::int32_t unit = free_unit_;
+  if (unit >= 0) {
+    free_unit_ = units_[static_cast<std::size_t>(unit)].next_free;
+  } else {
+    unit = static_cast<std::int32_t>(units_.size());
+    units_.emplace_back();
+  }
+  units_[static_cast<std::size_t>(unit)] = {static_cast<std::int32_t>(lane), bursts, -1, 0};
+  const Tile& tile = tiles_[static_cast<std::size_t>(slot)];
+  Message m;
+  m.kind = MessageKind::send;
+  m.message_class = tile.message_class;
+  m.flags = sim::kReplyWhenSent;
+  m.a = id();
+  m.b = tile.reader;
+  m.c = tile.stream;
+  m.address = unit;
+  m.bytes = bursts * burst_bytes_;
+  post(config_.network, m, t);
+  read_bytes_ += m.bytes;
+}
+
+void MemoryNode::collect(std::int64_t tick, Fs t) {
+  for (std::size_t lane = 0; lane < lanes_.size(); ++lane) {
+    Lane& line = lanes_[lane];
+    while (line.ready_at < line.ready.size() && line.ready[line.ready_at].tick <= tick) {
+      const std::int32_t slot = line.ready[line.ready_at++].tile;
+      Share& part = share(slot, lane);
+      ++part.gathered;
+      --part.bursts_left;
+      flush(slot, lane, t);
+    }
+    if (line.ready_at == line.ready.size()) {
+      line.ready.clear();
+      line.ready_at = 0;
+    } else if (line.ready_at > 1024) {
+      line.ready.erase(line.ready.begin(), line.ready.begin() + static_cast<std::ptrdiff_t>(line.ready_at));
+      line.ready_at = 0;
+    }
+  }
+}
+
+void MemoryNode::flush(std::int32_t slot, std::size_t lane, Fs t) {
+  Share& part = share(slot, lane);
+  if (part.gathered == 0 || (part.gathered < packet_bursts_ && part.bursts_left > 0)) return;
+  const std::int32_t bursts = part.gathered;
+  part.gathered = 0;
+  send(slot, lane, bursts, t);
+  burst_gone(slot, bursts);
+}
+
+void MemoryNode::cancel(std::int64_t stream, std::int32_t reader, std::int64_t tick, Fs t) {
+  std::int64_t called_off = 0;
+  for (std::size_t i = 0; i < tiles_.size(); ++i) {
+    if (tiles_[i].stream != stream || tiles_[i].reader != reader) continue;
+    const auto slot = static_cast<std::int32_t>(i);
+    std::int32_t gone = 0;
+    for (std::size_t lane = 0; lane < lanes_.size(); ++lane) {
+      Share& part = share(slot, lane);
+      std::int32_t unasked = 0;
+      for (std::int64_t a = part.next; a >= 0; a = next_of_lane(a + burst_bytes_, lane, tiles_[i].end)) ++unasked;
+      part.next = -1;
+      std::erase(lanes_[lane].demands, slot);
+      std::erase(lanes_[lane].prefetches, slot);
+      const auto pc = static_cast<std::uint64_t>(lane) % static_cast<std::uint64_t>(pcs_);
+      const std::uint64_t tag = static_cast<std::uint64_t>(slot) * static_cast<std::uint64_t>(pcs_) + pc;
+      mem::Controller& controller = controllers_[lane / static_cast<std::size_t>(pcs_)];
+      unasked += static_cast<std::int32_t>(controller.cancel(tag, tag, tick));
+      part.bursts_left -= unasked;
+      gone += unasked;
+      flush(slot, lane, t);  // nothing more will fill this packet
+    }
+    called_off += gone * burst_bytes_;
+    if (gone > 0) burst_gone(slot, gone);
+  }
+  cancelled_bytes_ += called_off;
+  Message reply;
+  reply.kind = MessageKind::cancelled;
+  reply.a = stream;
+  reply.bytes = called_off;
+  post(reader, reply, t);
+}
+
+void MemoryNode::evaluate(Fs t) {
+  const std::int64_t tick = config_.clock.edge_at_or_before(t);
+  tick_ = tick;
+  while (inbox_.due(t)) {
+    const Message m = inbox_.pop();
+    switch (m.kind) {
+      case MessageKind::task_ready:
+        inflows_.begin(m.a, graph_.task(m.a));
+        graph_.task(m.a).start_fs = t;
+        break;
+      case MessageKind::delivered:
+        inflows_.find(m.c)->arrived += m.bytes;
+        graph_.task(m.c).moved_bytes += m.bytes;
+        break;
+      case MessageKind::grant:
+        begin(m);
+        break;
+      case MessageKind::sent: {
+        Unit& unit = units_[static_cast<std::size_t>(m.c)];
+        mem::Controller& controller = controllers_[static_cast<std::size_t>(unit.pseudo_channel / pcs_)];
+        for (std::int32_t i = 0; i < unit.bursts; ++i) controller.release_slot(unit.pseudo_channel % pcs_, tick);
+        unit.next_free = free_unit_;
+        free_unit_ = static_cast<std::int32_t>(m.c);
+        break;
+      }
+      case MessageKind::cancel:
+        cancel(m.a, m.from, tick, t);
+        break;
+      default:
+        throw std::logic_error("a memory node cannot read this message");
+    }
+  }
+  collect(tick, t);
+  for (std::size_t c = 0; c < controllers_.size(); ++c) {
+    mem::Controller& controller = controllers_[c];
+    if (controller.next_event() > tick) continue;
+    controller.advance(tick);
+    for (const mem::Completion& done : controller.completions) {
+      if (done.op == mem::Op::write) {
+        writes_.push_back({done.done_tick, static_cast<std::int64_t>(done.tag)});
+        std::push_heap(writes_.begin(), writes_.end(), [](const Written& x, const Written& y) {
+          return x.tick != y.tick ? x.tick > y.tick : x.task > y.task;
+        });
+        continue;
+      }
+      const std::size_t lane = c * static_cast<std::size_t>(pcs_) + done.pc;
+      const auto slot = static_cast<std::int32_t>(done.tag / static_cast<std::uint64_t>(pcs_));
+      lanes_[lane].ready.push_back({done.done_tick, slot, 0});
+    }
+    controller.completions.clear();
+  }
+  finish_writes(tick, t);
+  ask(tick);
+  if (inflows_.empty()) return;
+  ask_writes(tick);
+  inflows_.grant(std::min(inflows_.buffer_bytes(), kCopyChunkBytes),
+                 [&](const Inflow& in, const Message& m) { post(in.source, m, t + config_.grant_latency_fs); });
+}
+
+void MemoryNode::visit(sim::Visitor& v) {
+  using sim::Kind;
+  visit_mail(v);
+  for (mem::Controller& c : controllers_) c.visit(v);
+  for (Lane& lane : lanes_) {
+    v.vector(Kind::state, lane.demands);
+    v.vector(Kind::state, lane.prefetches);
+    v.vector(Kind::stamp, lane.ready);
+    v.value(Kind::state, lane.ready_at);
+  }
+  v.vector(Kind::state, tiles_);
+  v.vector(Kind::state, shares_);
+  v.value(Kind::state, free_tile_);
+  v.vector(Kind::state, units_);
+  v.value(Kind::state, free_unit_);
+  v.value(Kind::stamp, tick_);
+  v.value(Kind::counter, granted_bytes_);
+  v.value(Kind::counter, read_bytes_);
+  v.value(Kind::counter, cancelled_bytes_);
+  v.value(Kind::counter, written_bytes_);
+  v.value(Kind::state, tiles_open_);
+  inflows_.visit(v);
+  v.vector(Kind::stamp, writes_);
+}
+
+std::string MemoryNode::waiting_for() const {
+  if (tiles_open_ == 0 && inflows_.empty()) return {};
+  std::string text = "\n  memory node " + std::to_string(id()) + " has " + std::to_string(tiles_open_) + " open tiles";
+  for (std::size_t c = 0; c < controllers_.size(); ++c) {
+    if (controllers_[c].queued() > 0) {
+      text += "\n    channel " + std::to_string(c) + ": " + controllers_[c].describe_wait();
+    }
+  }
+  return text;
+}
+
+std::string MemoryNode::conservation_error() const {
+  for (const mem::Controller& c : controllers_) {
+    std::string text = c.verify_conservation();
+    if (!text.empty()) return text;
+  }
+  if (tiles_open_ == 0 && granted_bytes_ != read_bytes_ + cancelled_bytes_) {
+    return std::to_string(granted_bytes_) + " B granted, " + std::to_string(read_bytes_) + " B read, " +
+           std::to_string(cancelled_bytes_) + " B called off";
+  }
+  return {};
+}
+
+}  // namespace cosim::endpoint

@@ -1,0 +1,140 @@
+// A memory endpoint at command level: channels behind one read-return buffer per pseudo-channel.
+//
+// Granted tiles are cut into bursts lazily. Each pseudo-channel takes the bursts that the address map gives it, tile
+// after tile in the order in which the grants arrived, demands before prefetches, as its queue has room. A burst that
+// has come off the bus stays in its pseudo-channel's read-return buffer until the packet that carries it has left the
+// source; without a free slot no further read is issued, so a congested network slows the DRAM. Bursts of one tile and
+// pseudo-channel share packets. A copy streams in from another memory endpoint, held back by a write buffer as large as
+// the read-return buffer, and is done when its last burst is in the banks.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "endpoint/inflow.hpp"
+#include "mem/address_map.hpp"
+#include "mem/controller.hpp"
+#include "sim/node.hpp"
+
+namespace cosim::endpoint {
+
+struct MemoryNodeConfig {
+  sim::Clock clock{1'000'000'000};  // of command slots (ticks)
+  std::int32_t channels = 1;
+  std::int32_t read_return_slots = 64;    // bursts, per pseudo-channel
+  std::int64_t packet_payload_bytes = 0;  // at most this many bytes leave together
+  std::int64_t grant_latency_fs = 0;      // to the source of a copy
+  std::int32_t network = -1;
+};
+
+class MemoryNode final : public sim::Node {
+ public:
+  // Throws std::invalid_argument with every problem found.
+  MemoryNode(const MemoryNodeConfig& config, const mem::ChannelConfig& channel, const mem::AddressMap& map,
+             sim::TaskGraph& graph);
+
+  [[nodiscard]] sim::Fs next_event() const override;
+  [[nodiscard]] sim::Fs next_progress() const override;
+  void evaluate(sim::Fs t) override;
+  void visit(sim::Visitor& v) override;
+  [[nodiscard]] sim::Fs visible_at(sim::Fs committed) const override {
+    return config_.clock.edge_fs(config_.clock.edge_after(committed));
+  }
+  [[nodiscard]] std::string waiting_for() const override;
+
+  [[nodiscard]] std::int32_t channels() const { return config_.channels; }
+  [[nodiscard]] const mem::Controller& controller(std::int32_t channel) const {
+    return controllers_[static_cast<std::size_t>(channel)];
+  }
+  [[nodiscard]] std::int64_t last_tick() const { return tick_; }
+  [[nodiscard]] std::int64_t granted_bytes() const { return granted_bytes_; }
+  [[nodiscard]] std::int64_t read_bytes() const { return read_bytes_; }
+  [[nodiscard]] std::int64_t cancelled_bytes() const { return cancelled_bytes_; }
+  [[nodiscard]] std::int64_t written_bytes() const { return written_bytes_; }
+  // Asked = read + cancelled + under way, and each controller's own law; empty when it holds.
+  [[nodiscard]] std::string conservation_error() const;
+
+ private:
+  struct Tile {
+    std::int64_t stream = -1;
+    std::int64_t end = 0;          // first byte behind it
+    std::int32_t reader = -1;      // node
+    std::int32_t bursts_left = 0;  // not yet sent on, or called off
+    std::int32_t next_free = -1;
+    std::uint8_t message_class = 0;
+    std::uint8_t prefetch = 0;
+    std::uint8_t cancelled = 0;
+    std::uint8_t reserved = 0;
+  };
+  struct Share {                   // of one tile in one pseudo-channel
+    std::int64_t next = -1;        // byte address of its next burst, -1: all asked for
+    std::int32_t bursts_left = 0;  // not yet off the bus
+    std::int32_t gathered = 0;     // bursts off the bus that wait for their packet to fill
+  };
+  struct Unit {  // bytes handed to the network together
+    std::int32_t pseudo_channel = 0;
+    std::int32_t bursts = 0;
+    std::int32_t next_free = -1;
+    std::int32_t reserved = 0;
+  };
+  struct Ready {  // a burst that will be off the bus at `tick`
+    std::int64_t tick;
+    std::int32_t tile;
+    std::int32_t reserved;
+  };
+  struct Written {  // a burst of a copy that will be in the banks at `tick`
+    std::int64_t tick;
+    std::int64_t task;
+  };
+  struct Lane {                         // of one pseudo-channel of one channel
+    std::vector<std::int32_t> demands;  // tiles with bursts to ask for, oldest first
+    std::vector<std::int32_t> prefetches;
+    std::vector<Ready> ready;  // FIFO from `ready_at`
+    std::uint64_t ready_at = 0;
+  };
+  void begin(const sim::Message& m);
+  void find_lanes();
+  void ask_writes(std::int64_t tick);
+  void finish_writes(std::int64_t tick, sim::Fs t);
+  [[nodiscard]] mem::Request request(std::int64_t address, mem::Op op) const;
+  [[nodiscard]] std::size_t lane_of(std::int64_t address) const;
+  void cancel(std::int64_t stream, std::int32_t reader, std::int64_t tick, sim::Fs t);
+  void flush(std::int32_t tile, std::size_t lane, sim::Fs t);
+  void ask(std::int64_t tick);
+  bool ask_from(std::vector<std::int32_t>& tiles, std::size_t lane, std::int64_t tick);
+  void collect(std::int64_t tick, sim::Fs t);
+  void send(std::int32_t tile, std::size_t lane, std::int32_t bursts, sim::Fs t);
+  void burst_gone(std::int32_t tile, std::int32_t bursts);
+  [[nodiscard]] std::int64_t next_of_lane(std::int64_t address, std::size_t lane, std::int64_t end) const;
+  [[nodiscard]] Share& share(std::int32_t tile, std::size_t lane) {
+    return shares_[static_cast<std::size_t>(tile) * lanes_.size() + lane];
+  }
+  [[nodiscard]] sim::Fs next_of(bool progress_only) const;
+
+  MemoryNodeConfig config_;
+  mem::AddressMap map_;
+  std::vector<mem::Controller> controllers_;
+  std::int64_t burst_bytes_;
+  std::int32_t packet_bursts_;
+  std::int32_t pcs_;
+  std::int64_t lane_mask_ = 0;              // address bits that choose the lane ...
+  std::vector<std::int64_t> lane_pattern_;  // ... and their values, per lane
+  std::vector<Lane> lanes_;                 // [channel * pseudo_channels + pseudo_channel]
+  std::vector<Tile> tiles_;
+  std::vector<Share> shares_;  // [tile * lanes + lane]
+  std::int32_t free_tile_ = -1;
+  std::vector<Unit> units_;
+  std::int32_t free_unit_ = -1;
+  std::int64_t tick_ = -1;  // last evaluated
+  std::int64_t granted_bytes_ = 0;
+  std::int64_t read_bytes_ = 0;
+  std::int64_t cancelled_bytes_ = 0;
+  std::int64_t written_bytes_ = 0;
+  Inflows inflows_;
+  std::vector<Written> writes_;  // under way, a heap
+  sim::TaskGraph& graph_;
+  std::int64_t tiles_open_ = 0;
+};
+
+}  // namespace cosim::endpoint
