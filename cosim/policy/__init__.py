@@ -1,0 +1,39 @@
+"""Policies: where replicas live, what is prefetched, and which replica serves which tokens."""
+
+from cosim.policy.base import (
+    ActionKind,
+    Outcome,
+    Policy,
+    Prefetch,
+    PrefetchState,
+    Pressure,
+    Profile,
+    ResidencyAction,
+    Revoke,
+    RoutedEvent,
+    WindowState,
+)
+from cosim.policy.directory import DIRECTORY, HOST, NEAR_MEMORY, Directory, PlacedReplica, Placement
+from cosim.policy.registry import make_policy, policy_names
+
+__all__ = [
+    "DIRECTORY",
+    "HOST",
+    "NEAR_MEMORY",
+    "ActionKind",
+    "Directory",
+    "Outcome",
+    "PlacedReplica",
+    "Placement",
+    "Policy",
+    "Prefetch",
+    "PrefetchState",
+    "Pressure",
+    "Profile",
+    "ResidencyAction",
+    "Revoke",
+    "RoutedEvent",
+    "WindowState",
+    "make_policy",
+    "policy_names",
+]

@@ -1,0 +1,381 @@
+"""Who owns the replicas: legality, memory regions, and the steps prepare → publish → reclaim.
+
+A policy only wishes. This keeper checks each wish against capacity, replica count, budget and versions; a refused wish
+comes back with its reason. A new replica is prepared (its region is taken, its copy under way) and cannot be used; it is
+published when the last byte is in the banks; an evicted one leaves the directory at once and its region is given back
+when the last token group that uses it is through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from cosim.config.errors import ConfigError, ConfigErrors
+from cosim.policy.base import ActionKind, Outcome, ResidencyAction
+from cosim.policy.directory import DIRECTORY, HOST, Directory, PlacedReplica, Placement
+
+if TYPE_CHECKING:
+    from cosim.config.schema_model import ModelSpec
+    from cosim.system import System
+
+__all__ = ["CopyOrder", "RegionAllocator", "Residency"]
+
+
+class RegionAllocator:
+    """First-fit regions of equal alignment in one memory endpoint's tier."""
+
+    def __init__(self, capacity_bytes: int, alignment_bytes: int) -> None:
+        self.capacity_bytes = capacity_bytes
+        self._alignment = alignment_bytes
+        self._free: list[tuple[int, int]] = [(0, capacity_bytes)]
+        self.used_bytes = 0
+
+    def take(self, size: int) -> int | None:
+        """Address of a free region of ``size`` bytes, or ``None``."""
+        size = self._rounded(size)
+        for position, (start, length) in enumerate(self._free):
+            if length >= size:
+                if length == size:
+                    del self._free[position]
+                else:
+                    self._free[position] = (start + size, length - size)
+                self.used_bytes += size
+                return start
+        return None
+
+    def give_back(self, address: int, size: int) -> None:
+        """Frees a region taken before."""
+        size = self._rounded(size)
+        self.used_bytes -= size
+        self._free.append((address, size))
+        self._free.sort()
+        merged: list[tuple[int, int]] = []
+        for start, length in self._free:
+            if merged and sum(merged[-1]) == start:
+                merged[-1] = (merged[-1][0], merged[-1][1] + length)
+            else:
+                merged.append((start, length))
+        self._free = merged
+
+    def _rounded(self, size: int) -> int:
+        return -(-size // self._alignment) * self._alignment
+
+
+@dataclass(frozen=True)
+class CopyOrder:
+    """A copy that was allowed and must now be made: from one region to another, then :meth:`Residency.publish`."""
+
+    replica: int
+    action: ResidencyAction
+    from_memory: int
+    from_address: int
+    to_memory: int
+    to_address: int
+    bytes: int
+
+
+class Residency:
+    """The replicas of one run."""
+
+    def __init__(
+        self,
+        system: System,
+        model: ModelSpec,
+        placement: Placement,
+        *,
+        expert_bytes: int,
+        alignment_bytes: int,
+        layers: Sequence[int],
+        max_replicas: int,
+        budget_bytes: int,
+    ) -> None:
+        """Places the first replicas.
+
+        Args:
+            layers: MoE layers that run; replicas of others are not held.
+            max_replicas: of one expert.
+            budget_bytes: of all replicas together.
+
+        Raises:
+            ConfigErrors: an expert without a replica, a replica where there is no such endpoint, tier or room.
+        """
+        self._system = system
+        self._expert_bytes = expert_bytes
+        self._max_replicas = max_replicas
+        self._budget_bytes = budget_bytes
+        self._tiers = {tier.name: position for position, tier in enumerate(system.tiers)}
+        self._allocators = {
+            (position, endpoint): RegionAllocator(tier.capacity_bytes, alignment_bytes)
+            for position, tier in enumerate(system.tiers)
+            for endpoint in tier.endpoints
+        }
+        self._next = 0
+        self._rows: dict[int, npt.NDArray[np.void]] = {}
+        self._homes: set[int] = set()
+        self._pending: dict[int, CopyOrder] = {}
+        self._draining: dict[int, npt.NDArray[np.void]] = {}
+        self._directory: Directory | None = None
+        self._place(model, placement, layers)
+
+    # -- the start
+
+    def _place(self, model: ModelSpec, placement: Placement, layers: Sequence[int]) -> None:
+        wanted = set(layers)
+        errors: list[ConfigError] = []
+        seen: dict[tuple[int, int], list[int]] = {}
+        overflow: dict[tuple[int, int], int] = {}
+        for replica in placement.replicas:
+            if replica.layer not in wanted:
+                continue
+            problem = self._placement_problem(replica, model)
+            if problem:
+                errors.append(_finding(f"replica of expert {replica.expert} in layer {replica.layer}", *problem))
+                continue
+            key = (self._tiers[replica.tier], replica.memory)
+            address = self._allocators[key].take(self._expert_bytes)
+            if address is None:
+                overflow[key] = overflow.get(key, 0) + 1
+                continue
+            chiplets = seen.setdefault((replica.layer, replica.expert), [])
+            if replica.chiplet in chiplets:
+                errors.append(
+                    _finding(
+                        f"expert {replica.expert} in layer {replica.layer}",
+                        "its replicas at different chiplets",
+                        f"two at endpoint {replica.chiplet}",
+                    )
+                )
+                continue
+            chiplets.append(replica.chiplet)
+            identity = self._add(replica.layer, replica.expert, replica.chiplet, replica.memory, key[0], address)
+            if len(chiplets) == 1:
+                self._homes.add(identity)
+        for (tier, endpoint), count in sorted(overflow.items()):
+            allocator = self._allocators[tier, endpoint]
+            needed = allocator.used_bytes + count * self._expert_bytes
+            errors.append(
+                _finding(
+                    f"tier {self._system.tiers[tier].name} at endpoint {endpoint}",
+                    f"experts that fit its {allocator.capacity_bytes} B",
+                    f"{needed} B: {count} experts of {self._expert_bytes} B too many",
+                )
+            )
+        if not overflow:
+            for layer in sorted(wanted):
+                missing = [expert for expert in range(model.experts) if (layer, expert) not in seen]
+                if missing:
+                    shown = ", ".join(map(str, missing[:8])) + (" ..." if len(missing) > 8 else "")
+                    errors.append(
+                        _finding(f"layer {layer}", "a replica of every expert", f"none of {len(missing)}: {shown}")
+                    )
+        if errors:
+            raise ConfigErrors(errors)
+
+    def _placement_problem(self, replica: PlacedReplica, model: ModelSpec) -> tuple[str, str] | None:
+        if not 0 <= replica.expert < model.experts:
+            return f"an expert below {model.experts}", f"expert {replica.expert}"
+        if replica.chiplet not in self._system.computes:
+            return "an endpoint that computes", f"endpoint {replica.chiplet}"
+        if replica.tier not in self._tiers:
+            return f"a tier of the system ({', '.join(self._tiers)})", repr(replica.tier)
+        if (self._tiers[replica.tier], replica.memory) not in self._allocators:
+            return f"an endpoint that carries the tier {replica.tier}", f"endpoint {replica.memory}"
+        return None
+
+    def _add(self, layer: int, expert: int, chiplet: int, memory: int, tier: int, address: int) -> int:
+        row = np.zeros((), dtype=DIRECTORY)
+        identity = self._next
+        self._next += 1
+        for name, value in (
+            ("replica", identity),
+            ("layer", layer),
+            ("expert", expert),
+            ("tier", tier),
+            ("chiplet", chiplet),
+            ("memory", memory),
+            ("address", address),
+            ("bytes", self._expert_bytes),
+            ("executes_at", HOST),
+        ):
+            row[name] = value
+        self._rows[identity] = row
+        self._directory = None
+        return identity
+
+    # -- what policies see
+
+    def directory(self) -> Directory:
+        """The published replicas, in the order of their identities."""
+        if self._directory is None:
+            rows = [self._rows[identity] for identity in sorted(self._rows)]
+            self._directory = Directory(np.array(rows, dtype=DIRECTORY))
+        return self._directory
+
+    @property
+    def migrating(self) -> list[ResidencyAction]:
+        """Actions whose copies are under way."""
+        return [order.action for order in self._pending.values()]
+
+    @property
+    def migrating_bytes(self) -> int:
+        """Bytes of the copies under way."""
+        return sum(order.bytes for order in self._pending.values())
+
+    def replica_factor(self) -> float:
+        """Published replicas over experts that have one."""
+        experts = {(int(row["layer"]), int(row["expert"])) for row in self._rows.values()}
+        return len(self._rows) / len(experts)
+
+    def tier_used(self, endpoints: int) -> npt.NDArray[np.float64]:
+        """Share of its capacity in use, per endpoint, of its fullest tier; 0 where there is none."""
+        used = np.zeros(endpoints)
+        for (_, endpoint), allocator in self._allocators.items():
+            used[endpoint] = max(used[endpoint], allocator.used_bytes / allocator.capacity_bytes)
+        return used
+
+    # -- use
+
+    def use(self, replicas: Iterable[int], change: int) -> None:
+        """Books token groups that start (+1) or end (-1) using replicas; reclaims what is drained."""
+        for identity in replicas:
+            row = self._rows.get(identity, self._draining.get(identity))
+            if row is None:
+                raise ValueError(f"replica {identity} is not there")
+            row["in_flight"] += change
+            if identity in self._draining and row["in_flight"] == 0:
+                self._reclaim(identity)
+        self._directory = None
+
+    def close_window(self) -> None:
+        """Every published replica is a window older."""
+        for row in self._rows.values():
+            row["age_windows"] += 1
+        self._directory = None
+
+    # -- wishes
+
+    def propose(self, actions: Sequence[ResidencyAction]) -> tuple[list[CopyOrder], list[Outcome]]:
+        """Checks the wishes in order; returns the copies to make and the outcome of each wish so far."""
+        orders: list[CopyOrder] = []
+        outcomes: list[Outcome] = []
+        for action in actions:
+            if action.kind is ActionKind.promote:
+                result = self._promote(action)
+                if isinstance(result, CopyOrder):
+                    orders.append(result)
+                    outcomes.append(Outcome(action, "deferred", "its copy is under way"))
+                else:
+                    outcomes.append(Outcome(action, "refused", result))
+            elif action.kind is ActionKind.evict:
+                reason = self._evict(action)
+                outcomes.append(Outcome(action, "refused" if reason else "done", reason))
+            elif action.kind is ActionKind.retain:
+                known = action.replica in self._rows
+                outcomes.append(
+                    Outcome(action, "done" if known else "refused", "" if known else f"no replica {action.replica}")
+                )
+            else:
+                outcomes.append(Outcome(action, "refused", "the system has no lower tier to demote to"))
+        return orders, outcomes
+
+    def _promote(self, action: ResidencyAction) -> CopyOrder | str:
+        published = [row for row in self._rows.values() if _same_expert(row, action)]
+        coming = [order for order in self._pending.values() if _same_wish(order.action, action)]
+        if not published:
+            return f"expert {action.expert} of layer {action.layer} has no replica to copy"
+        if action.chiplet not in self._system.computes:
+            return f"endpoint {action.chiplet} does not compute"
+        if any(int(row["chiplet"]) == action.chiplet for row in published) or any(
+            order.action.chiplet == action.chiplet for order in coming
+        ):
+            return f"endpoint {action.chiplet} has a replica of it already"
+        if len(published) + len(coming) >= self._max_replicas:
+            return f"it has {len(published) + len(coming)} replicas, of at most {self._max_replicas}"
+        held = (len(self._rows) + len(self._pending) + len(self._draining)) * self._expert_bytes
+        if held + self._expert_bytes > self._budget_bytes:
+            return f"{held + self._expert_bytes} B of replicas exceed the budget of {self._budget_bytes} B"
+        tier = self._tiers.get(action.tier)
+        allocator = self._allocators.get((tier, action.memory)) if tier is not None else None
+        if tier is None or allocator is None:
+            return f"endpoint {action.memory} carries no tier {action.tier!r}"
+        address = allocator.take(self._expert_bytes)
+        if address is None:
+            free = allocator.capacity_bytes - allocator.used_bytes
+            return f"{free} B free in tier {action.tier} at endpoint {action.memory}, {self._expert_bytes} B needed"
+        source = min(published, key=lambda row: int(row["replica"]))
+        identity = self._next
+        self._next += 1
+        order = CopyOrder(
+            identity,
+            action,
+            int(source["memory"]),
+            int(source["address"]),
+            action.memory,
+            address,
+            self._expert_bytes,
+        )
+        source["in_flight"] += 1
+        self._pending[identity] = order
+        self._directory = None
+        return order
+
+    def publish(self, replica: int) -> Outcome:
+        """The copy is complete: from now on tokens may use it."""
+        order = self._pending.pop(replica)
+        row = np.zeros((), dtype=DIRECTORY)
+        action = order.action
+        for name, value in (
+            ("replica", replica),
+            ("layer", action.layer),
+            ("expert", action.expert),
+            ("tier", self._tiers[action.tier]),
+            ("chiplet", action.chiplet),
+            ("memory", order.to_memory),
+            ("address", order.to_address),
+            ("bytes", order.bytes),
+            ("executes_at", HOST),
+        ):
+            row[name] = value
+        self._rows[replica] = row
+        source = [
+            identity
+            for identity, held in (*self._rows.items(), *self._draining.items())
+            if int(held["memory"]) == order.from_memory and int(held["address"]) == order.from_address
+        ]
+        self.use(source[:1], -1)
+        self._directory = None
+        return Outcome(action, "done")
+
+    def _evict(self, action: ResidencyAction) -> str:
+        row = self._rows.get(action.replica)
+        if row is None:
+            return f"no replica {action.replica}"
+        if action.replica in self._homes:
+            return "it is the expert's home"
+        del self._rows[action.replica]
+        self._draining[action.replica] = row
+        self._directory = None
+        if row["in_flight"] == 0:
+            self._reclaim(action.replica)
+        return ""
+
+    def _reclaim(self, identity: int) -> None:
+        row = self._draining.pop(identity)
+        self._allocators[int(row["tier"]), int(row["memory"])].give_back(int(row["address"]), int(row["bytes"]))
+
+
+def _same_expert(row: npt.NDArray[np.void], action: ResidencyAction) -> bool:
+    return int(row["layer"]) == action.layer and int(row["expert"]) == action.expert
+
+
+def _same_wish(first: ResidencyAction, second: ResidencyAction) -> bool:
+    return first.layer == second.layer and first.expert == second.expert
+
+
+def _finding(path: str, expected: str, got: str) -> ConfigError:
+    return ConfigError(None, None, None, f"placement: {path}", expected, got)

@@ -1,0 +1,360 @@
+"""The closed loop: routing in, decisions, tasks, and the times that come out, layer by layer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from cosim.policy.base import (
+    Outcome,
+    Policy,
+    Prefetch,
+    PrefetchState,
+    Profile,
+    ResidencyAction,
+    Revoke,
+    RoutedEvent,
+    WindowState,
+)
+from cosim.policy.residency import Residency
+from cosim.run.machine import FETCH, REVOKE, Machine, single_task
+from cosim.run.recording import DecisionRecord, LayerDecision
+from cosim.workload.groups import token_groups, token_homes
+from cosim.workload.lowering import LayerTasks, WorkRates, lower_layer
+from cosim.workload.stages import STAGES, group_stages
+
+if TYPE_CHECKING:
+    from cosim.config.schema_model import ModelSpec
+
+__all__ = ["LayerResult", "LoopInputs", "PolicyError", "RunLoop"]
+
+LAYER_DONE = 0
+"""Decision keys: a layer's end; keys above it are 1 + the replica whose copy is complete."""
+
+_FS_PER_SECOND = 10**15
+
+
+class PolicyError(RuntimeError):
+    """A policy returned something that no legal policy returns."""
+
+
+@dataclass(frozen=True)
+class LoopInputs:
+    """What a run works on.
+
+    ids: expert ids, shape (tokens, MoE layers, slots), of the whole trace.
+    batches: token rows of each batch.
+    layers: MoE layers that run, ascending.
+    """
+
+    ids: npt.NDArray[np.integer]
+    batches: Sequence[npt.NDArray[np.int64]]
+    layers: Sequence[int]
+    model: ModelSpec
+    rates: WorkRates
+
+
+@dataclass(frozen=True)
+class LayerResult:
+    """One (batch, layer) unit: its groups with their replicas and stage times, and the bytes that moved meanwhile."""
+
+    batch: int
+    layer: int
+    routed_fs: int
+    end_fs: int
+    groups: npt.NDArray[np.void]
+    replicas: npt.NDArray[np.void]
+    stages: Mapping[str, npt.NDArray[np.int64]]
+    fetch_bytes: npt.NDArray[np.int64]
+    resident_fraction: npt.NDArray[np.float64]
+    bytes_by_class: Mapping[str, int]
+
+    def critical(self) -> dict[str, int]:
+        """Stages of the group that ends last (the first of them); they add up to ``total``."""
+        last = int(np.argmax(self.stages["end"]))
+        row = {stage: int(self.stages[stage][last]) for stage in STAGES}
+        row["total"] = self.end_fs - self.routed_fs
+        return row
+
+
+@dataclass
+class _LivePrefetch:
+    state: PrefetchState
+    task: int
+    replica: int
+
+
+@dataclass
+class RunLoop:
+    """Drives one machine through all batches under one policy.
+
+    With ``replay`` the recorded decisions are taken instead of the policy's own; a group whose recorded replica is not
+    published yet waits for it.
+    """
+
+    machine: Machine
+    policy: Policy
+    residency: Residency
+    inputs: LoopInputs
+    profile: Profile
+    window_batches: int = 0
+    replay: DecisionRecord | None = None
+    progress: Callable[[int, int], None] | None = None
+    results: list[LayerResult] = field(default_factory=list)
+    record: DecisionRecord = field(default_factory=DecisionRecord)
+    replica_factors: list[float] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._outcomes: list[Outcome] = []
+        self._prefetches: dict[int, _LivePrefetch] = {}
+        self._prefetched: dict[int, int] = {}  # bytes that a demand took over, by fetch task
+        self._moved = {name: 0 for name in (*self.machine.classes, "migration")}
+        self._copies: dict[int, int] = {}  # engine task → replica
+        self._kinds: dict[int, str] = {}  # engine task → class its bytes count for
+        self._next_prefetch = 0
+
+    # -- the loop
+
+    def run(self) -> list[LayerResult]:
+        """All batches and layers; returns one result each. Conservation is checked at the end."""
+        layers = list(self.inputs.layers)
+        units = [(batch, layer) for batch in range(len(self.inputs.batches)) for layer in layers]
+        demand = np.zeros_like(self.profile.counts)
+        for position, (batch, layer) in enumerate(units):
+            following = units[position + 1] if position + 1 < len(units) else (-1, -1)
+            self.results.append(self._layer(batch, layer, following))
+            groups = self.results[-1].groups
+            np.add.at(demand, (groups["layer"], groups["expert"]), groups["tokens"])
+            self.replica_factors.append(self.residency.replica_factor())
+            if self.progress is not None:
+                self.progress(position + 1, len(units))
+            if self.window_batches and layer == layers[-1] and (batch + 1) % self.window_batches == 0:
+                self._window((batch + 1) // self.window_batches - 1, demand)
+                demand = np.zeros_like(demand)
+        self._finish()
+        return self.results
+
+    def _layer(self, batch: int, layer: int, following: tuple[int, int]) -> LayerResult:
+        machine, model = self.machine, self.inputs.model
+        routed_fs = machine.now_fs
+        rows = self.inputs.batches[batch]
+        homes = token_homes(len(rows), machine.compute_endpoints)
+        groups = token_groups(self.inputs.ids[rows, layer], homes, layer, model.activation_bytes)
+        directory = self.residency.directory()
+        decided = self.replay.layer(batch, layer) if self.replay is not None else None
+        if decided is None:
+            pressure = machine.pressure(self.residency)
+            event = RoutedEvent(
+                routed_fs,
+                batch,
+                layer,
+                following[1],
+                following[0],
+                groups,
+                directory,
+                pressure,
+                [live.state for live in self._prefetches.values()],
+                tuple(self._outcomes),
+            )
+            self._outcomes.clear()
+            actions = tuple(self.policy.on_routed(event))
+            assigned = self.policy.assign(groups, directory, pressure)
+            cost = self._cost("on_routed") + self._cost("assign")
+        else:
+            actions, assigned, cost = decided.actions, self._rows_of(decided, directory), decided.cost_fs
+        self._check_assignment(groups, assigned, directory)
+        effective = routed_fs + cost
+        replicas = directory.rows[assigned].copy()
+        self.record.add(batch, layer, LayerDecision(actions, replicas["replica"].copy(), cost))
+
+        tasks = lower_layer(
+            groups, assigned, directory, self.inputs.rates, machine.nodes, machine.classes, decision_key=LAYER_DONE
+        )
+        base = machine.engine.submit(tasks.columns, tasks.before, tasks.after, effective)
+        self._apply(actions, directory, following[0], effective)
+        in_use = [int(replica) for replica in np.unique(replicas["replica"])]
+        self.residency.use(in_use, 1)
+        records = self._run_to_end_of_layer(base, tasks)
+        self.residency.use(in_use, -1)
+
+        stages = group_stages(tasks, records, base, routed_fs, effective)
+        fetched = np.searchsorted(records["task"], base + np.arange(len(tasks.replica_rows)))
+        used = records["used_bytes"][fetched]
+        expert_bytes = self.inputs.rates.expert_bytes
+        moved = self._take_moved(tasks, records, fetched)
+        return LayerResult(
+            batch,
+            layer,
+            routed_fs,
+            int(stages["end"].max(initial=effective)),
+            groups,
+            replicas,
+            stages,
+            (expert_bytes - used)[tasks.replica_of_group],
+            (used / expert_bytes)[tasks.replica_of_group],
+            moved,
+        )
+
+    def _run_to_end_of_layer(self, base: int, tasks: LayerTasks) -> dict[str, npt.NDArray[np.int64]]:
+        parts: list[dict[str, npt.NDArray[np.int64]]] = []
+        while True:
+            stop, _, key, _ = self.machine.engine.run()
+            if stop == "idle":
+                raise RuntimeError("the engine went idle in the middle of a layer")
+            parts.append(self.machine.engine.take_records())
+            self._note_finished(parts[-1], base, base + tasks.tasks)
+            if key == LAYER_DONE:
+                break
+            self._outcomes.append(self.residency.publish(key - 1))
+        merged = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        order = np.argsort(merged["task"], kind="stable")
+        return {name: values[order] for name, values in merged.items()}
+
+    # -- decisions
+
+    def _cost(self, hook: str) -> int:
+        seconds = Fraction(self.policy.decision_cost.get(hook, 0))
+        return -(-(seconds * _FS_PER_SECOND).numerator // (seconds * _FS_PER_SECOND).denominator)
+
+    def _rows_of(self, decided: LayerDecision, directory: object) -> npt.NDArray[np.int32]:
+        rows = self.residency.directory().rows
+        position = {int(replica): row for row, replica in enumerate(rows["replica"])}
+        missing = sorted({int(replica) for replica in decided.replicas} - set(position))
+        if missing:
+            raise PolicyError(f"the recorded replicas {missing} are not published in this run")
+        return np.array([position[int(replica)] for replica in decided.replicas], dtype=np.int32)
+
+    def _check_assignment(self, groups: npt.NDArray[np.void], assigned: object, directory: object) -> None:
+        rows = self.residency.directory().rows
+        name = self.policy.name
+        if not isinstance(assigned, np.ndarray) or assigned.shape != (len(groups),):
+            raise PolicyError(f"policy {name}: assign must return one directory row per group, shape ({len(groups)},)")
+        if assigned.dtype.kind != "i" or (len(assigned) and (assigned.min() < 0 or assigned.max() >= len(rows))):
+            raise PolicyError(f"policy {name}: assign must return rows of the directory, 0 to {len(rows) - 1}")
+        chosen = rows[assigned]
+        wrong = np.flatnonzero((chosen["expert"] != groups["expert"]) | (chosen["layer"] != groups["layer"]))
+        if len(wrong):
+            first = wrong[0]
+            raise PolicyError(
+                f"policy {name}: group {first} needs expert {groups['expert'][first]} of layer "
+                f"{groups['layer'][first]}, assign gave it expert {chosen['expert'][first]} of layer "
+                f"{chosen['layer'][first]}"
+            )
+
+    def _apply(self, actions: Sequence[Prefetch | Revoke], directory: object, batch: int, effective: int) -> None:
+        for action in actions:
+            if isinstance(action, Revoke):
+                self._revoke(action, effective)
+            else:
+                self._prefetch(action, batch, effective)
+
+    def _prefetch(self, action: Prefetch, batch: int, effective: int) -> None:
+        directory = self.residency.directory()
+        rows = [
+            row for row in directory.of(action.layer, action.expert) if directory.rows["chiplet"][row] == action.chiplet
+        ]
+        if not rows:
+            reason = f"endpoint {action.chiplet} has no replica of expert {action.expert} in layer {action.layer}"
+            self._outcomes.append(Outcome(action, "refused", reason))
+            return
+        replica = directory.rows[rows[0]]
+        if any(live.replica == int(replica["replica"]) for live in self._prefetches.values()):
+            self._outcomes.append(Outcome(action, "refused", "it is being prefetched already"))
+            return
+        task = self.machine.engine.submit(
+            *single_task(
+                FETCH,
+                prefetch=1,
+                message_class=self.machine.classes["prefetch"],
+                source=int(self.machine.nodes[replica["memory"]]),
+                destination=int(self.machine.nodes[action.chiplet]),
+                bytes=self.inputs.rates.expert_bytes,
+                address=int(replica["address"]),
+                key=int(replica["replica"]),
+            ),
+            effective,
+        )
+        state = PrefetchState(self._next_prefetch, batch, action.layer, action.expert, action.chiplet)
+        self._prefetches[state.prefetch] = _LivePrefetch(state, task, int(replica["replica"]))
+        self._kinds[task] = "prefetch"
+        self._next_prefetch += 1
+
+    def _revoke(self, action: Revoke, effective: int) -> None:
+        live = self._prefetches.pop(action.prefetch, None)
+        if live is None:
+            self._outcomes.append(Outcome(action, "refused", f"no prefetch {action.prefetch} is under way"))
+            return
+        destination = int(self.machine.nodes[live.state.chiplet])
+        self.machine.engine.submit(*single_task(REVOKE, destination=destination, stream=live.task), effective)
+        self._outcomes.append(Outcome(action, "done"))
+
+    def _window(self, window: int, demand: npt.NDArray[np.int64]) -> None:
+        self.residency.close_window()
+        state = WindowState(
+            self.machine.now_fs,
+            window,
+            demand,
+            self.residency.directory(),
+            self.machine.pressure(self.residency),
+            tuple(self._outcomes),
+            self.residency.migrating,
+        )
+        self._outcomes.clear()
+        wishes = (
+            self.replay.window(window) if self.replay is not None else tuple(self.policy.on_window(state))
+        )
+        self.record.add_window(window, wishes)
+        self._migrate(wishes, self.machine.now_fs + (0 if self.replay is not None else self._cost("on_window")))
+
+    def _migrate(self, wishes: Sequence[ResidencyAction], effective: int) -> None:
+        orders, outcomes = self.residency.propose(wishes)
+        self._outcomes.extend(outcomes)
+        for order in orders:
+            task = self.machine.submit_copy(order, effective, decision_key=1 + order.replica)
+            self._copies[task] = order.replica
+            self._kinds[task] = "migration"
+
+    # -- accounts
+
+    def _note_finished(self, records: Mapping[str, npt.NDArray[np.int64]], first: int, last: int) -> None:
+        """Books bytes of tasks that are not of the layer [first, last), and forgets prefetches that are claimed."""
+        for position, task in enumerate(records["task"].tolist()):
+            if first <= task < last:
+                continue
+            kind = self._kinds.pop(task, None)
+            if kind is not None:
+                self._moved[kind] += int(records["moved_bytes"][position])
+
+    def _take_moved(
+        self,
+        tasks: LayerTasks,
+        records: Mapping[str, npt.NDArray[np.int64]],
+        fetched: npt.NDArray[np.int64],
+    ) -> dict[str, int]:
+        self._moved["token"] += int(tasks.columns["bytes"][2 * len(tasks.replica_rows) :].sum())
+        self._moved["weight"] += int(records["moved_bytes"][fetched].sum())
+        claimed = set(tasks.columns["key"][: len(tasks.replica_rows)].tolist())
+        for number, live in list(self._prefetches.items()):
+            if live.replica in claimed:
+                del self._prefetches[number]
+        moved, self._moved = self._moved, {name: 0 for name in self._moved}
+        return moved
+
+    def _finish(self) -> None:
+        """Withdraws what nobody claimed, lets everything under way end, and checks conservation."""
+        for number in list(self._prefetches):
+            self._revoke(Revoke(number), self.machine.now_fs)
+        while True:
+            stop, _, key, _ = self.machine.engine.run(drain=True)
+            records = self.machine.engine.take_records()
+            self._note_finished(records, -1, -1)
+            if stop == "idle":
+                break
+            if key != LAYER_DONE:
+                self._outcomes.append(self.residency.publish(key - 1))
+        self.machine.check_conservation()

@@ -1,0 +1,61 @@
+"""A record of decisions, keyed by (batch, layer) and window, so that another rung can be driven by the very same ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from cosim.policy.base import Prefetch, ResidencyAction, Revoke
+
+__all__ = ["DecisionRecord", "LayerDecision"]
+
+
+@dataclass(frozen=True)
+class LayerDecision:
+    """What was decided when one layer was routed.
+
+    replicas: identity of the replica that serves each token group, int32, shape (groups,).
+    cost_fs: time the decision took.
+    """
+
+    actions: tuple[Prefetch | Revoke, ...]
+    replicas: npt.NDArray[np.int32]
+    cost_fs: int
+
+
+@dataclass
+class DecisionRecord:
+    """All decisions of one run. Replica identities are handed out in order, so they mean the same in a replay."""
+
+    layers: dict[tuple[int, int], LayerDecision] = field(default_factory=dict)
+    windows: dict[int, tuple[ResidencyAction, ...]] = field(default_factory=dict)
+
+    def add(self, batch: int, layer: int, decision: LayerDecision) -> None:
+        """Records a layer's decision."""
+        self.layers[batch, layer] = decision
+
+    def add_window(self, window: int, actions: Sequence[ResidencyAction]) -> None:
+        """Records a window's residency actions."""
+        self.windows[window] = tuple(actions)
+
+    def layer(self, batch: int, layer: int) -> LayerDecision:
+        """The decision for a layer; KeyError when the record does not cover it."""
+        return self.layers[batch, layer]
+
+    def window(self, window: int) -> tuple[ResidencyAction, ...]:
+        """The actions of a window; none when the record has none."""
+        return self.windows.get(window, ())
+
+    def same_as(self, other: DecisionRecord) -> bool:
+        """Whether both hold the same decisions."""
+        if self.windows != other.windows or self.layers.keys() != other.layers.keys():
+            return False
+        return all(
+            mine.actions == theirs.actions
+            and mine.cost_fs == theirs.cost_fs
+            and np.array_equal(mine.replicas, theirs.replicas)
+            for mine, theirs in ((self.layers[key], other.layers[key]) for key in self.layers)
+        )
