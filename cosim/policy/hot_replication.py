@@ -13,6 +13,7 @@ from cosim.policy.assignment import least_loaded
 from cosim.policy.base import Policy, Pressure, Profile
 from cosim.policy.directory import Directory, PlacedReplica, Placement
 from cosim.policy.placement import expert_parallel, memory_tier, nearest_memory
+from cosim.system.routes import Routes
 
 if TYPE_CHECKING:
     from cosim.config.schema_model import ModelSpec
@@ -37,6 +38,8 @@ class HotReplication(Policy):
 
     def place(self, system: System, model: ModelSpec, profile: Profile) -> Placement:
         homes = list(expert_parallel(system, model).replicas)
+        routes = Routes.of(system)
+        computes = [endpoint.index for endpoint in system.compute_endpoints]
         budget = int((self.params.replica_budget - 1) * model.experts)
         tier = memory_tier(system)
         held: dict[int, int] = {}
@@ -47,7 +50,7 @@ class HotReplication(Policy):
             of_layer = [home for home in homes if home.layer == layer]
             chiplets = {home.expert: [home.chiplet] for home in of_layer}
             counts = profile.counts[layer]
-            load = {chiplet: 0.0 for chiplet in system.computes}
+            load = {chiplet: 0.0 for chiplet in computes}
             for home in of_layer:
                 load[home.chiplet] += float(counts[home.expert])
             for _ in range(budget):
@@ -63,7 +66,7 @@ class HotReplication(Policy):
                 copies = chiplets[hottest]
                 if len(copies) >= self.params.max_replicas or counts[hottest] == 0:
                     break
-                free = [chiplet for chiplet in system.computes if chiplet not in copies]
+                free = [chiplet for chiplet in computes if chiplet not in copies]
                 if not free:
                     break
                 share = float(counts[hottest]) / (len(copies) + 1)
@@ -71,7 +74,7 @@ class HotReplication(Policy):
                     load[chiplet] -= float(counts[hottest]) / len(copies) - share
                 target = min(free, key=lambda chiplet: (load[chiplet], chiplet))
                 load[target] += share
-                memory = nearest_memory(system, held, target)
+                memory = nearest_memory(system, routes, held, target)
                 held[memory] = held.get(memory, 0) + 1
                 copies.append(target)
                 extra.append(PlacedReplica(layer, hottest, target, memory, tier))

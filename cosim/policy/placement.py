@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cosim.policy.directory import PlacedReplica, Placement
+from cosim.system.routes import Routes
 
 if TYPE_CHECKING:
     from cosim.config.schema_model import ModelSpec
@@ -24,13 +25,14 @@ def memory_tier(system: System) -> str:
     raise ValueError("the system has no memory tier to hold expert weights")
 
 
-def nearest_memory(system: System, held: dict[int, int], chiplet: int) -> int:
+def nearest_memory(system: System, routes: Routes, held: dict[int, int], chiplet: int) -> int:
     """The memory endpoint with the fewest hops from ``chiplet``; among equals the one that holds least, then the first.
 
     Args:
-        held: bytes (or replicas) given to each memory endpoint so far.
+        held: replicas given to each memory endpoint so far.
     """
-    return min(system.memories, key=lambda memory: (system.hops(chiplet, memory), held.get(memory, 0), memory))
+    memories = [endpoint.index for endpoint in system.memory_endpoints]
+    return min(memories, key=lambda memory: (routes.between(chiplet, memory), held.get(memory, 0), memory))
 
 
 def expert_parallel(system: System, model: ModelSpec) -> Placement:
@@ -39,11 +41,12 @@ def expert_parallel(system: System, model: ModelSpec) -> Placement:
     Weights lie in the memory endpoint nearest to the chiplet.
     """
     tier = memory_tier(system)
-    chiplets = list(system.computes)
+    routes = Routes.of(system)
+    chiplets = [endpoint.index for endpoint in system.compute_endpoints]
     held: dict[int, int] = {}
     homes = {}
     for chiplet in chiplets:
-        homes[chiplet] = nearest_memory(system, held, chiplet)
+        homes[chiplet] = nearest_memory(system, routes, held, chiplet)
         held[homes[chiplet]] = held.get(homes[chiplet], 0) + 1
     replicas = []
     for layer in range(model.moe_layers):

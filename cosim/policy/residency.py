@@ -105,6 +105,7 @@ class Residency:
             ConfigErrors: an expert without a replica, a replica where there is no such endpoint, tier or room.
         """
         self._system = system
+        self._computes = {endpoint.index for endpoint in system.compute_endpoints}
         self._expert_bytes = expert_bytes
         self._max_replicas = max_replicas
         self._budget_bytes = budget_bytes
@@ -179,7 +180,7 @@ class Residency:
     def _placement_problem(self, replica: PlacedReplica, model: ModelSpec) -> tuple[str, str] | None:
         if not 0 <= replica.expert < model.experts:
             return f"an expert below {model.experts}", f"expert {replica.expert}"
-        if replica.chiplet not in self._system.computes:
+        if replica.chiplet not in self._computes:
             return "an endpoint that computes", f"endpoint {replica.chiplet}"
         if replica.tier not in self._tiers:
             return f"a tier of the system ({', '.join(self._tiers)})", repr(replica.tier)
@@ -288,7 +289,7 @@ class Residency:
         coming = [order for order in self._pending.values() if _same_wish(order.action, action)]
         if not published:
             return f"expert {action.expert} of layer {action.layer} has no replica to copy"
-        if action.chiplet not in self._system.computes:
+        if action.chiplet not in self._computes:
             return f"endpoint {action.chiplet} does not compute"
         if any(int(row["chiplet"]) == action.chiplet for row in published) or any(
             order.action.chiplet == action.chiplet for order in coming

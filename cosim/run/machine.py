@@ -123,11 +123,12 @@ class Machine:
         if elapsed_fs > 0:
             level = self.system.level
             elapsed_cycles = float(Fraction(elapsed_fs, 10**15) * level.clock)
-            for endpoint in self.system.computes:
-                compute[endpoint] = self.compute_statistics(endpoint)["busy_cycles"] / elapsed_cycles
-            for endpoint in self.system.memories:
-                peak = float(self.system.endpoints[endpoint].peak_bandwidth) * elapsed_fs / 1e15
-                bank[endpoint] = self.memory_statistics(endpoint)["read_bytes"] / peak
+            for place in self.system.compute_endpoints:
+                compute[place.index] = self.compute_statistics(place.index)["busy_cycles"] / elapsed_cycles
+            for place in self.system.memory_endpoints:
+                assert place.memory is not None
+                peak = float(place.memory.peak_Bps) * elapsed_fs / 1e15
+                bank[place.index] = self.memory_statistics(place.index)["read_bytes"] / peak
             statistics = self.network_statistics()
             if self.network_kind == "flit":
                 flits = statistics["link_vc_flits"].reshape(links, level.num_vcs).sum(axis=1)
@@ -164,15 +165,15 @@ class Machine:
             problems.append(f"network: {network['messages_in_flight']} messages are still under way")
         if network["conservation_error"]:
             problems.append(f"network: {network['conservation_error']}")
-        for endpoint in self.system.memories:
-            statistics = self.memory_statistics(endpoint)
+        for place in self.system.memory_endpoints:
+            statistics = self.memory_statistics(place.index)
             if statistics.get("conservation_error"):
-                problems.append(f"memory endpoint {endpoint}: {statistics['conservation_error']}")
-        for endpoint in self.system.computes:
-            statistics = self.compute_statistics(endpoint)
+                problems.append(f"{place.label}: {statistics['conservation_error']}")
+        for place in self.system.compute_endpoints:
+            statistics = self.compute_statistics(place.index)
             if statistics["unfinished"] or statistics["free_tiles"] != statistics["buffer_tiles"]:
                 problems.append(
-                    f"compute endpoint {endpoint}: {statistics['unfinished']} streams or jobs left, "
+                    f"{place.label}: {statistics['unfinished']} streams or jobs left, "
                     f"{statistics['free_tiles']} of {statistics['buffer_tiles']} tiles free"
                 )
         if problems:
@@ -191,12 +192,14 @@ def build_machine(system: System, rung: str) -> Machine:
     level_clock = clock(level.clock)
     classes = {name: number for number, name in enumerate(MESSAGE_CLASSES)}
     # node ids follow the order of additions; node 0 is the task graph
-    attached = [*system.computes, *system.memories]
+    attached = [place.index for place in (*system.compute_endpoints, *system.memory_endpoints)]
     nodes = np.full(len(system.endpoints), -1, dtype=np.int32)
     nodes[attached] = 1 + np.arange(len(attached), dtype=np.int32)
     network_node = 1 + len(attached)
-    for endpoint in system.computes:
-        spec = system.endpoints[endpoint].spec
+    for place in system.compute_endpoints:
+        spec = place.spec
+        assert spec.tile is not None
+        assert spec.expert_buffer is not None
         engine.add_compute(
             clock=level_clock,
             tile_bytes=spec.tile,
@@ -204,8 +207,7 @@ def build_machine(system: System, rung: str) -> Machine:
             grant_latency_cycles=spec.grant_latency,
         )
     payload = level.max_packet_flits * level.flit_width - level.header_bytes
-    for endpoint in system.memories:
-        place = system.endpoints[endpoint]
+    for place in system.memory_endpoints:
         latency_fs = _fs(place.spec.grant_latency / level.clock)
         if memory_kind == "rate":
             engine.add_rate_memory(
@@ -248,7 +250,7 @@ def build_machine(system: System, rung: str) -> Machine:
             message_classes=len(classes),
         )
     return Machine(
-        system, rung, engine, network_node, nodes, classes, np.array(system.computes, dtype=np.int32)
+        system, rung, engine, network_node, nodes, classes, np.array([place.index for place in system.compute_endpoints], dtype=np.int32)
     )
 
 

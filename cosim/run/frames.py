@@ -1,0 +1,225 @@
+"""A finished run as plain frames; columns as the report fixes them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from cosim.config.schema_network import MESSAGE_CLASSES
+from cosim.run.loop import LayerResult
+from cosim.system.routes import Routes
+from cosim.workload.stages import STAGES
+
+if TYPE_CHECKING:
+    from cosim.config.schema_model import ModelSpec
+    from cosim.run.machine import Machine
+    from cosim.system import System
+
+__all__ = ["bank_rows", "chiplet_rows", "expert_rows", "group_rows", "layer_rows", "link_rows"]
+
+
+def _xy(routes: Routes, router: int) -> tuple[int, int]:
+    """Floor-plan place of a router: its first two coordinates, 0 where there is none."""
+    place = [*routes.coordinates[router].tolist(), 0]
+    return int(place[0]), int(place[1])
+
+
+def layer_rows(results: Sequence[LayerResult]) -> pd.DataFrame:
+    """One row per (batch, layer): stages of the critical group, total, and bytes that moved by class."""
+    rows = []
+    for result in results:
+        critical = result.critical()
+        rows.append(
+            {
+                "batch": result.batch,
+                "layer": result.layer,
+                **{f"{stage}_fs": critical[stage] for stage in (*STAGES, "total")},
+                **{f"bytes_{name}": moved for name, moved in result.bytes_by_class.items()},
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def group_rows(results: Sequence[LayerResult], seed: int) -> pd.DataFrame:
+    """One row per token group: what was decided, what it had to fetch, and its own stage times."""
+    parts = []
+    for result in results:
+        groups, replicas = result.groups, result.replicas
+        part = pd.DataFrame(
+            {
+                "seed": np.int64(seed),
+                "batch": np.int64(result.batch),
+                "layer": groups["layer"].astype(np.int64),
+                "expert": groups["expert"].astype(np.int64),
+                "source": groups["source"].astype(np.int64),
+                "aggregator": groups["aggregator"].astype(np.int64),
+                "tokens": groups["tokens"].astype(np.int64),
+                "bytes": groups["bytes"].astype(np.int64),
+                "replica": replicas["replica"].astype(np.int64),
+                "chiplet": replicas["chiplet"].astype(np.int64),
+                "memory_node": replicas["memory"].astype(np.int64),
+                "fetch_bytes": result.fetch_bytes.astype(np.int64),
+                "resident_fraction": result.resident_fraction,
+            }
+        )
+        for stage in STAGES:
+            part[f"{stage}_fs"] = result.stages[stage]
+        part["total_fs"] = result.stages["end"] - result.routed_fs
+        parts.append(part)
+    return pd.concat(parts, ignore_index=True)
+
+
+def chiplet_rows(machine: Machine, results: Sequence[LayerResult], model: ModelSpec) -> pd.DataFrame:
+    """One row per endpoint: how long it worked, and on how many tokens."""
+    system = machine.system
+    routes = Routes.of(system)
+    tokens = np.zeros(len(system.endpoints), dtype=np.int64)
+    for result in results:
+        np.add.at(tokens, result.replicas["chiplet"], result.groups["tokens"].astype(np.int64))
+    rows = []
+    for place in system.endpoints:
+        if place.kind == "compute":
+            busy = Fraction(machine.compute_statistics(place.index)["busy_cycles"]) / system.level.clock
+            busy_fs = int(busy * 10**15)
+        elif place.kind == "memory":
+            read = machine.memory_statistics(place.index)
+            assert place.memory is not None
+            served = int(read["read_bytes"]) + int(read["written_bytes"])
+            busy_fs = int(Fraction(served) / place.memory.peak_Bps * 10**15)
+        else:
+            busy_fs = 0
+        x, y = _xy(routes, place.router)
+        rows.append(
+            {
+                "endpoint": place.label,
+                "kind": place.kind,
+                "router": place.router,
+                "x": x,
+                "y": y,
+                "busy_fs": busy_fs,
+                "observed_fs": machine.now_fs,
+                "tokens": int(tokens[place.index]),
+                "macs": int(tokens[place.index]) * model.expert_macs_per_token,
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def expert_rows(groups: pd.DataFrame, system: System) -> pd.DataFrame:
+    """One row per (layer, expert, chiplet): groups, tokens, and the time its groups spent in three stages."""
+    summed = (
+        groups.groupby(["layer", "expert", "chiplet"], sort=True)
+        .agg(
+            groups=("tokens", "size"),
+            tokens=("tokens", "sum"),
+            queue_fs=("queue_fs", "sum"),
+            memory_fs=("memory_fs", "sum"),
+            compute_fs=("compute_fs", "sum"),
+        )
+        .reset_index()
+    )
+    names = {place.index: place.label for place in system.endpoints}
+    summed["endpoint"] = summed.pop("chiplet").map(names)
+    return summed
+
+
+def link_rows(machine: Machine) -> pd.DataFrame:
+    """One row per directed link and message class.
+
+    On the flit network a class owns its VCs, so its flits and stalls are those of its VCs. On reserved links there are
+    no flits and no stalls; ``busy_cycles`` are cycles of the level's clock that reservations take.
+    """
+    system, level = machine.system, machine.system.level
+    statistics = machine.network_statistics()
+    links = len(system.links)
+    observed = int(Fraction(machine.now_fs, 10**15) * level.clock)
+    by_class: dict[str, dict[str, np.ndarray[Any, Any]]] = {}
+    if machine.network_kind == "flit":
+        counters = {
+            column: statistics[key].reshape(links, level.num_vcs)
+            for column, key in (
+                ("flits", "link_vc_flits"),
+                ("stall_no_credit_cycles", "link_vc_no_credit_cycles"),
+                ("stall_lost_arbitration_cycles", "link_vc_lost_arbitration_cycles"),
+                ("stall_busy_vc_cycles", "link_vc_busy_vc_cycles"),
+            )
+        }
+        for name, spec in level.message_classes.by_name().items():
+            of_class = {column: values[:, list(spec.vcs)].sum(axis=1) for column, values in counters.items()}
+            of_class["bytes"] = of_class["flits"] * level.flit_width
+            of_class["busy_cycles"] = of_class["flits"]
+            by_class[name] = of_class
+    else:
+        carried = statistics["link_class_bytes"].reshape(links, len(MESSAGE_CLASSES))
+        for number, name in enumerate(MESSAGE_CLASSES):
+            zero = np.zeros(links, dtype=np.int64)
+            by_class[name] = {
+                "flits": zero,
+                "bytes": carried[:, number],
+                "busy_cycles": -(-carried[:, number] // level.flit_width),
+                **{f"stall_{cause}_cycles": zero for cause in ("no_credit", "lost_arbitration", "busy_vc")},
+            }
+    routes = Routes.of(system)
+    sources, targets = system.links["source"], system.links["target"]
+    places = np.array([[*_xy(routes, a), *_xy(routes, b)] for a, b in zip(sources, targets, strict=True)])
+    parts = []
+    for name, columns in by_class.items():
+        part = pd.DataFrame(
+            {
+                "level": system.level_name,
+                "link": np.arange(links),
+                "message_class": name,
+                "src_router": sources.astype(np.int64),
+                "src_x": places[:, 0],
+                "src_y": places[:, 1],
+                "dst_router": targets.astype(np.int64),
+                "dst_x": places[:, 2],
+                "dst_y": places[:, 3],
+                "observed_cycles": observed,
+            }
+        )
+        for column, values in columns.items():
+            part[column] = values.astype(np.int64)
+        parts.append(part)
+    return pd.concat(parts, ignore_index=True)
+
+
+_BANK = (
+    "channel",
+    "pseudo_channel",
+    "bank_group",
+    "bank",
+    "bytes",
+    "reads",
+    "writes",
+    "activates",
+    "precharges",
+    "refreshes",
+    "row_hits",
+    "row_misses",
+    "row_conflicts",
+    "busy_ticks",
+)
+
+
+def bank_rows(machine: Machine) -> pd.DataFrame:
+    """One row per bank of every memory endpoint at command level; empty where memory is a rate.
+
+    Bank groups of higher stack ids follow those of lower ones. Cycles are CK.
+    """
+    if machine.memory_kind != "command":
+        return pd.DataFrame()
+    parts = []
+    for place in machine.system.memory_endpoints:
+        statistics = machine.memory_statistics(place.index)
+        part = pd.DataFrame(statistics["banks"], columns=list(_BANK))
+        slots = place.channel.slots_per_cycle
+        part["busy_cycles"] = part.pop("busy_ticks") // slots
+        part["observed_cycles"] = statistics["last_tick"] // slots
+        part.insert(0, "endpoint", place.label)
+        parts.append(part.drop(columns=["precharges", "refreshes"]))
+    return pd.concat(parts, ignore_index=True)
