@@ -167,6 +167,12 @@ class Policy:
     decision_cost: Mapping[str, Fraction] = {}
     """Seconds per call of a hook, charged on the control chiplet before what was decided takes effect."""
     preserves_routing: bool = True
+    window_batches: int = 0
+    """Batches of a decision window; 0: no windows, :meth:`on_window` is never called."""
+    max_replicas: int = 1
+    """Of one expert; more are refused."""
+    replica_budget: float = 1.0
+    """Bytes of all replicas over those of one copy of every expert; more are refused."""
 
     class Params(Spec):
         """The policy's parameters: a strict schema, unknown names are errors. Subclasses add fields."""

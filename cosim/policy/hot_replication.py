@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
@@ -35,6 +36,13 @@ class HotReplication(Policy):
 
         replica_budget: Annotated[float, Field(ge=1, le=64, allow_inf_nan=False)] = 1.25
         max_replicas: Annotated[int, Field(ge=1)] = 2
+
+    params: Params
+
+    def __init__(self, params: Mapping[str, object] | None = None) -> None:
+        super().__init__(params)
+        self.max_replicas = self.params.max_replicas
+        self.replica_budget = self.params.replica_budget
 
     def place(self, system: System, model: ModelSpec, profile: Profile) -> Placement:
         homes = list(expert_parallel(system, model).replicas)

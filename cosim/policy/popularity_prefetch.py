@@ -35,6 +35,8 @@ class PopularityPrefetch(Policy):
 
         experts_per_chiplet: Annotated[int, Field(ge=1)] = 1
 
+    params: Params
+
     def place(self, system: System, model: ModelSpec, profile: Profile) -> Placement:
         self._hot = np.argsort(-profile.counts, axis=1, kind="stable")
         self._counts = profile.counts

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from cosim._core import Clock, Engine, TaskKind
 from cosim.config.schema_network import MESSAGE_CLASSES
 from cosim.policy.base import Pressure
+from cosim.run.memory_channel import MemoryChannel
 from cosim.run.network_columns import flit_graph, link_tables
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ class Machine:
     nodes: npt.NDArray[np.int32]
     classes: dict[str, int]
     compute_endpoints: npt.NDArray[np.int32]
+    channels: dict[int, MemoryChannel]
 
     @property
     def network_kind(self) -> str:
@@ -153,6 +155,41 @@ class Machine:
         zero, one = np.array([0], dtype=np.int64), np.array([1], dtype=np.int64)
         return int(self.engine.submit(columns, zero, one, effective_fs))
 
+    def link_bytes(self) -> int:
+        """Bytes that crossed links, headers and padding included where there are flits."""
+        statistics = self.network_statistics()
+        if self.network_kind == "flit":
+            return int(statistics["link_vc_flits"].sum()) * self.system.level.flit_width
+        return int(statistics["link_class_bytes"].sum())
+
+    def figures(self) -> dict[str, int]:
+        """Exact counts of the run, by name with unit."""
+        statistics = self.network_statistics()
+        figures = {"simulated_fs": self.now_fs, "engine_instants": int(self.engine.instants)}
+        if self.network_kind == "flit":
+            figures["flit_hops"] = int(statistics["flit_hops"])
+            for name, sums in zip(self.classes, statistics["classes"], strict=True):
+                figures[f"packets_{name}"] = int(sums["packets"])
+                for term in ("latency", "source_queueing", "router", "link", "serialisation", "contention"):
+                    figures[f"{term}_{name}_cycles"] = int(sums[f"{term}_cycles"])
+        else:
+            figures["link_hops"] = int(statistics["hop_events"])
+        memories = [self.memory_statistics(place.index) for place in self.system.memory_endpoints]
+        for name in ("read_bytes", "written_bytes", "cancelled_bytes"):
+            figures[f"dram_{name}"] = sum(int(memory[name]) for memory in memories)
+        computes = [self.compute_statistics(place.index) for place in self.system.compute_endpoints]
+        figures["compute_busy_cycles"] = sum(int(compute["busy_cycles"]) for compute in computes)
+        figures["wasted_prefetch_bytes"] = sum(int(compute["wasted_bytes"]) for compute in computes)
+        return figures
+
+    def memory_joules(self) -> float | None:
+        """Energy of all memory endpoints; ``None`` where memory is a rate or a standard has no figures."""
+        if self.memory_kind != "command":
+            return None
+        parts = [self.channels[place.index].joules(self.memory_statistics(place.index)) for place in self.system.memory_endpoints]
+        known = [part for part in parts if part is not None]
+        return sum(known) if len(known) == len(parts) else None
+
     def check_conservation(self) -> None:
         """Law: injected = delivered, asked = served + cancelled, every buffer and credit is home again.
 
@@ -207,27 +244,31 @@ def build_machine(system: System, rung: str) -> Machine:
             grant_latency_cycles=spec.grant_latency,
         )
     payload = level.max_packet_flits * level.flit_width - level.header_bytes
+    channels = {}
     for place in system.memory_endpoints:
+        assert place.memory is not None
+        assert place.spec.memory is not None
+        channels[place.index] = MemoryChannel(place.spec.memory)
         latency_fs = _fs(place.spec.grant_latency / level.clock)
         if memory_kind == "rate":
             engine.add_rate_memory(
                 clock=level_clock,
-                bytes_per_second=int(place.peak_bandwidth),
-                latency_fs=_fs(place.channel.idle_read_latency_s),
+                bytes_per_second=int(place.memory.peak_Bps),
+                latency_fs=_fs(channels[place.index].idle_read_latency_s),
                 grant_latency_fs=latency_fs,
                 copy_chunk_bytes=4096,
                 network=network_node,
             )
         else:
             engine.add_memory(
-                clock=clock(place.channel.tick_hz),
+                clock=clock(channels[place.index].tick_hz),
                 channels=place.spec.memory.channels,
                 read_return_slots=place.spec.read_return_slots,
                 packet_payload_bytes=payload,
                 grant_latency_fs=latency_fs,
                 network=network_node,
-                channel=place.channel.core,
-                address_map=place.channel.address_map(place.spec.memory.channels),
+                channel=channels[place.index].core,
+                address_map=channels[place.index].address_map,
             )
     if network_kind == "flit":
         engine.add_flit_network(
@@ -250,7 +291,8 @@ def build_machine(system: System, rung: str) -> Machine:
             message_classes=len(classes),
         )
     return Machine(
-        system, rung, engine, network_node, nodes, classes, np.array([place.index for place in system.compute_endpoints], dtype=np.int32)
+        system, rung, engine, network_node, nodes, classes, np.array([place.index for place in system.compute_endpoints], dtype=np.int32),
+        channels,
     )
 
 

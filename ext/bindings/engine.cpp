@@ -89,8 +89,8 @@ py::dict take_records(sim::Engine& engine) {
   return out;
 }
 
-// Columns of a graph: links [n, 6] (from router, from port, to router, to port, latency, buffer flits), terminals [m, 2]
-// (router, port), classes [c, 2] (VC mask, priority), routes [routers * m] (output port).
+// Columns of a graph: links [n, 6] (from router, from port, to router, to port, latency, buffer flits), terminals [m,
+// 2] (router, port), classes [c, 2] (VC mask, priority), routes [routers * m] (output port).
 noc::NetworkSpec network_spec(const py::dict& graph) {
   const auto number = [&](const char* name) { return py::cast<std::int32_t>(graph[name]); };
   const auto table = [&](const char* name, py::ssize_t width) {
@@ -107,7 +107,8 @@ noc::NetworkSpec network_spec(const py::dict& graph) {
         {links.at(i, 0), links.at(i, 1), links.at(i, 2), links.at(i, 3), links.at(i, 4), links.at(i, 5)});
   }
   const auto terminals = table("terminals", 2);
-  for (py::ssize_t i = 0; i < terminals.shape(0); ++i) spec.terminals.push_back({terminals.at(i, 0), terminals.at(i, 1)});
+  for (py::ssize_t i = 0; i < terminals.shape(0); ++i)
+    spec.terminals.push_back({terminals.at(i, 0), terminals.at(i, 1)});
   const auto classes = table("classes", 2);
   for (py::ssize_t i = 0; i < classes.shape(0); ++i) {
     spec.classes.push_back({static_cast<std::uint32_t>(classes.at(i, 0)), classes.at(i, 1)});

@@ -1,7 +1,6 @@
 #include "endpoint/memory_node.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <stdexcept>
 
 namespace cosim::endpoint {
@@ -43,61 +42,49 @@ MemoryNode::MemoryNode(const MemoryNodeConfig& config, const mem::ChannelConfig&
 }
 
 void MemoryNode::find_lanes() {
-  // The map permutes address bits, so which pseudo-channel a burst goes to is a choice of some of them.
-  std::vector<std::int64_t> bits;
-  const std::size_t zero = lane_of(0);
-  for (std::int64_t bit = burst_bytes_; bit < map_.capacity_bytes(); bit *= 2) {
-    if (lane_of(bit) != zero) bits.push_back(bit);
-  }
-  lane_mask_ = 0;
-  for (const std::int64_t bit : bits) lane_mask_ |= bit;
-  if ((std::size_t{1} << bits.size()) != lanes_.size()) {
-    throw std::invalid_argument("the address map does not spread addresses over every pseudo-channel");
-  }
-  lane_pattern_.assign(lanes_.size(), 0);
-  for (std::size_t choice = 0; choice < lanes_.size(); ++choice) {
-    std::int64_t pattern = 0;
-    for (std::size_t i = 0; i < bits.size(); ++i) {
-      if ((choice >> i & 1U) != 0) pattern |= bits[i];
+  // Where address bits alone decide the pseudo-channel, its bursts are found without looking at the others.
+  using mem::Field;
+  lanes_plain_ = map_.is_plain(Field::channel) && map_.is_plain(Field::pseudo_channel);
+  if (!lanes_plain_) return;
+  lane_mask_ = map_.plain_bits(Field::channel) | map_.plain_bits(Field::pseudo_channel);
+  for (std::int64_t channel = 0; channel < config_.channels; ++channel) {
+    for (std::int64_t pc = 0; pc < pcs_; ++pc) {
+      mem::Coordinate c;
+      c[Field::channel] = channel;
+      c[Field::pseudo_channel] = pc;
+      lane_pattern_.push_back(map_.encode(c) & lane_mask_);
     }
-    lane_pattern_[lane_of(pattern)] = pattern;
   }
 }
 
 std::size_t MemoryNode::lane_of(std::int64_t address) const {
-  const mem::Location at = map_.decode(address);
-  return static_cast<std::size_t>(at.channel * pcs_ + at.pseudo_channel);
+  const mem::Coordinate at = map_.decode(static_cast<std::uint64_t>(address));
+  return static_cast<std::size_t>(at[mem::Field::channel] * pcs_ + at[mem::Field::pseudo_channel]);
 }
 
 mem::Request MemoryNode::request(std::int64_t address, mem::Op op) const {
-  const mem::Location at = map_.decode(address);
+  using mem::Field;
+  const mem::Coordinate at = map_.decode(static_cast<std::uint64_t>(address));
   mem::Request r;
   r.op = op;
-  r.pc = static_cast<std::uint8_t>(at.pseudo_channel);
-  r.stack_id = static_cast<std::uint8_t>(at.stack_id);
-  r.bg = static_cast<std::uint8_t>(at.bank_group);
-  r.bank = static_cast<std::uint8_t>(at.bank);
-  r.row = static_cast<std::int32_t>(at.row);
-  r.column = static_cast<std::int32_t>(at.column);
+  r.pc = static_cast<std::uint8_t>(at[Field::pseudo_channel]);
+  r.stack_id = static_cast<std::uint8_t>(at[Field::stack_id]);
+  r.bg = static_cast<std::uint8_t>(at[Field::bank_group]);
+  r.bank = static_cast<std::uint8_t>(at[Field::bank]);
+  r.row = static_cast<std::int32_t>(at[Field::row]);
+  r.column = static_cast<std::int32_t>(at[Field::column]);
   return r;
 }
 
 // The first burst at or after `address` and before `end` that goes to `lane`; -1 when there is none.
 std::int64_t MemoryNode::next_of_lane(std::int64_t address, std::size_t lane, std::int64_t end) const {
-  const std::int64_t pattern = lane_pattern_[lane];
-  const std::int64_t differs = (address & lane_mask_) ^ pattern;
-  std::int64_t found = address;
-  if (differs != 0) {
-    const std::int64_t high = std::int64_t{1} << (63 - std::countl_zero(static_cast<std::uint64_t>(differs)));
-    const std::int64_t below = high | (high - 1);
-    if ((pattern & high) != 0) {
-      found = (address & ~lane_mask_ & ~below) | pattern;
-    } else {
-      // carry into the lowest free bit above `high`
-      found = (((address | lane_mask_ | below) + 1) & ~lane_mask_) | pattern;
-    }
+  if (lanes_plain_) {
+    const std::uint64_t found =
+        mem::AddressMap::next_match(static_cast<std::uint64_t>(address), lane_mask_, lane_pattern_[lane]);
+    return found < static_cast<std::uint64_t>(end) ? static_cast<std::int64_t>(found) : -1;
   }
-  return found < end ? found : -1;
+  while (address < end && lane_of(address) != lane) address += burst_bytes_;
+  return address < end ? address : -1;
 }
 
 Fs MemoryNode::next_of(bool progress_only) const {

@@ -118,9 +118,10 @@ class MemoryNode final : public sim::Node {
   std::int64_t burst_bytes_;
   std::int32_t packet_bursts_;
   std::int32_t pcs_;
-  std::int64_t lane_mask_ = 0;              // address bits that choose the lane ...
-  std::vector<std::int64_t> lane_pattern_;  // ... and their values, per lane
-  std::vector<Lane> lanes_;                 // [channel * pseudo_channels + pseudo_channel]
+  bool lanes_plain_ = false;
+  std::uint64_t lane_mask_ = 0;              // address bits that choose the lane ...
+  std::vector<std::uint64_t> lane_pattern_;  // ... and their values, per lane
+  std::vector<Lane> lanes_;                  // [channel * pseudo_channels + pseudo_channel]
   std::vector<Tile> tiles_;
   std::vector<Share> shares_;  // [tile * lanes + lane]
   std::int32_t free_tile_ = -1;

@@ -1,0 +1,157 @@
+"""What all runs of an experiment share: trace parts, batches per seed, profile, rates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from cosim.config.errors import ConfigErrors
+from cosim.policy.base import Profile
+from cosim.run.memory_channel import MemoryChannel
+from cosim.system import LoadedExperiment, System
+from cosim.trace import RoutingTrace, load
+from cosim.workload.batch import batches
+from cosim.workload.batch_parts import Parts, resolve_parts
+from cosim.workload.lowering import WorkRates
+
+if TYPE_CHECKING:
+    from cosim.config.schema_experiment import ExperimentSpec, PartSpec
+    from cosim.config.schema_model import ModelSpec
+
+__all__ = ["Setup", "part_text"]
+
+
+def part_text(part: PartSpec | str) -> str:
+    """A part of a trace in the words of its file: ``requests 0-63``, ``all``, ``oracle``."""
+    if isinstance(part, str):
+        return part
+    return f"requests {part.requests}" if part.requests is not None else f"rows {part.rows}"
+
+
+def _selector(part: PartSpec | str) -> str | dict[str, str]:
+    if isinstance(part, str):
+        return part
+    if part.requests is not None:
+        return {"requests": str(part.requests)} if part.requests.ranges is not None else "all"
+    return {"rows": str(part.rows)} if part.rows is not None and part.rows.ranges is not None else "all"
+
+
+@dataclass(frozen=True)
+class Setup:
+    """A checked experiment with its trace read; batches are made on demand."""
+
+    loaded: LoadedExperiment
+
+    @property
+    def spec(self) -> ExperimentSpec:
+        """The experiment."""
+        return self.loaded.spec
+
+    @property
+    def system(self) -> System:
+        """The system."""
+        return self.loaded.system
+
+    @property
+    def model(self) -> ModelSpec:
+        """The model."""
+        return self.spec.workload.model
+
+    @cached_property
+    def trace(self) -> RoutingTrace:
+        """The trace, checked against the model.
+
+        Raises:
+            ValueError: a trace that cannot be read or does not fit the model; all problems.
+        """
+        trace = load(self.spec.trace.file, format=self.spec.trace.format)
+        trace.check_model(experts=self.model.experts, layers=self.model.moe_layers, top_k=self.model.top_k)
+        return trace
+
+    @cached_property
+    def parts(self) -> Parts:
+        """Rows that policies may learn from, and rows that are simulated."""
+        return resolve_parts(self.trace, _selector(self.spec.trace.profile), _selector(self.spec.trace.evaluate))
+
+    @cached_property
+    def layers(self) -> list[int]:
+        """MoE layers that run."""
+        return self.spec.workload.layers.indices(self.model.moe_layers)
+
+    def batches(self, seed: int) -> list[npt.NDArray[np.int64]]:
+        """Token rows of each batch of a seed."""
+        workload = self.spec.workload
+        made = batches(
+            self.trace,
+            workload.mode,
+            workload.batch_tokens,
+            workload.batches,
+            seed,
+            self.parts.evaluate,
+            chunk_tokens=workload.chunk_tokens,
+        )
+        return [batch.tokens for batch in made]
+
+    @cached_property
+    def profile(self) -> Profile:
+        """Counts and transitions of the profile part."""
+        ids = self.trace.ids[self.parts.profile]
+        experts = self.model.experts
+        layers = self.model.moe_layers
+        counts = np.zeros((layers, experts), dtype=np.int64)
+        transitions = np.zeros((max(layers - 1, 0), experts, experts), dtype=np.int64)
+        for layer in range(layers):
+            here = ids[:, layer, :]
+            counts[layer] = np.bincount(here[here >= 0], minlength=experts)
+            if layer + 1 < layers:
+                first = np.repeat(here, ids.shape[2], axis=1).ravel().astype(np.int64)
+                second = np.tile(ids[:, layer + 1, :], (1, ids.shape[2])).ravel().astype(np.int64)
+                both = (first >= 0) & (second >= 0)
+                pairs = np.bincount(first[both] * experts + second[both], minlength=experts * experts)
+                transitions[layer] = pairs.reshape(experts, experts)
+        return Profile(counts, transitions, len(ids))
+
+    @cached_property
+    def burst_bytes(self) -> int:
+        """The largest burst of the memory endpoints: weights occupy whole bursts."""
+        return max(place.memory.access_bytes for place in self.system.memory_endpoints if place.memory is not None)
+
+    @cached_property
+    def rates(self) -> WorkRates:
+        """Compute time and weight size of an expert.
+
+        Raises:
+            ConfigErrors: a tile that is no whole number of bursts.
+        """
+        burst = self.burst_bytes
+        cycles = {}
+        for place in self.system.compute_endpoints:
+            spec = place.spec
+            assert spec.compute is not None
+            assert spec.tile is not None
+            if spec.tile % burst:
+                raise ConfigErrors.single(
+                    f"a tile of whole bursts of {burst} B", f"{spec.tile} B", path=f"system.endpoints.{place.name}.tile"
+                )
+            operations = 2 * self.model.expert_macs_per_token
+            cycles[place.index] = operations * self.system.level.clock / spec.compute.effective_rate()
+        return WorkRates(cycles, -(-self.model.expert_bytes // burst) * burst)
+
+    @cached_property
+    def region_alignment_bytes(self) -> int:
+        """Weights of an expert start at a multiple of this: one row in every pseudo-channel."""
+        return max(
+            MemoryChannel(place.spec.memory).row_stripe_bytes
+            for place in self.system.memory_endpoints
+            if place.spec.memory is not None
+        )
+
+    def check(self) -> None:
+        """Reads the trace and makes every seed's batches, so that a wrong input is found before anything runs."""
+        for seed in self.spec.seeds:
+            self.batches(seed)
+        _ = self.profile, self.rates

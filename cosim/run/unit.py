@@ -1,0 +1,101 @@
+"""One unit of an experiment: a policy at a rung with a seed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pandas as pd
+
+from cosim.policy.registry import make_policy
+from cosim.policy.residency import Residency
+from cosim.run.energy import energy_joules
+from cosim.run.frames import bank_rows, chiplet_rows, expert_rows, group_rows, layer_rows, link_rows
+from cosim.run.loop import LoopInputs, RunLoop
+from cosim.run.machine import build_machine
+from cosim.run.recording import DecisionRecord
+from cosim.run.setup import Setup
+
+__all__ = ["FRAME_NAMES", "UnitKey", "UnitResult", "run_unit"]
+
+FRAME_NAMES = ("layers", "groups", "links", "banks", "chiplets", "experts")
+
+
+@dataclass(frozen=True, order=True)
+class UnitKey:
+    """Which unit. ``replay``: driven by the decisions recorded at the highest rung instead of its own."""
+
+    policy: str
+    rung: str
+    seed: int
+    replay: bool = False
+
+
+@dataclass(frozen=True)
+class UnitResult:
+    """A finished unit: frames by name, exact figures, its decisions, and what it says about itself."""
+
+    key: UnitKey
+    frames: dict[str, pd.DataFrame]
+    figures: dict[str, int]
+    energy_J: float | None
+    replica_factor: float
+    record: DecisionRecord = field(repr=False)
+
+
+def run_unit(
+    setup: Setup,
+    key: UnitKey,
+    replay: DecisionRecord | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> UnitResult:
+    """Runs a unit from an empty system to its last layer; conservation is checked at the end."""
+    spec = setup.spec
+    chosen = next(policy for policy in spec.policies if policy.title == key.policy)
+    policy = make_policy(chosen.name, chosen.params)
+    machine = build_machine(setup.system, key.rung)
+    rates, layers = setup.rates, setup.layers
+    residency = Residency(
+        setup.system,
+        setup.model,
+        policy.place(setup.system, setup.model, setup.profile),
+        expert_bytes=rates.expert_bytes,
+        alignment_bytes=setup.region_alignment_bytes,
+        layers=layers,
+        max_replicas=policy.max_replicas,
+        budget_bytes=int(policy.replica_budget * len(layers) * setup.model.experts * rates.expert_bytes),
+    )
+    loop = RunLoop(
+        machine,
+        policy,
+        residency,
+        LoopInputs(setup.trace.ids, setup.batches(key.seed), layers, setup.model, rates),
+        setup.profile,
+        window_batches=policy.window_batches,
+        replay=replay,
+        progress=progress,
+    )
+    results = loop.run()
+    groups = group_rows(results, key.seed)
+    frames = {
+        "layers": layer_rows(results),
+        "groups": groups,
+        "links": link_rows(machine),
+        "banks": bank_rows(machine),
+        "chiplets": chiplet_rows(machine, results, setup.model),
+        "experts": expert_rows(groups, setup.system),
+    }
+    for name, frame in frames.items():
+        if name != "groups" and len(frame):
+            frame.insert(0, "seed", key.seed)
+        if len(frame):
+            frame.insert(0, "rung", key.rung)
+            frame.insert(0, "policy", key.policy)
+    return UnitResult(
+        key,
+        frames,
+        machine.figures(),
+        energy_joules(machine, int(frames["chiplets"]["macs"].sum())),
+        sum(loop.replica_factors) / len(loop.replica_factors),
+        loop.record,
+    )
