@@ -39,6 +39,8 @@ def layer_rows(results: Sequence[LayerResult]) -> pd.DataFrame:
                 "layer": result.layer,
                 **{f"{stage}_fs": critical[stage] for stage in (*STAGES, "total")},
                 **{f"bytes_{name}": moved for name, moved in result.bytes_by_class.items()},
+                "replica_factor": result.replica_factor,
+                **({} if result.energy_J is None else {"energy_J": result.energy_J}),
             }
         )
     return pd.DataFrame(rows)

@@ -22,6 +22,7 @@ from cosim.policy.base import (
     WindowState,
 )
 from cosim.policy.residency import Residency
+from cosim.run.energy import energy_joules
 from cosim.run.machine import FETCH, REVOKE, Machine, single_task
 from cosim.run.recording import DecisionRecord, LayerDecision
 from cosim.workload.groups import token_groups, token_homes
@@ -73,6 +74,8 @@ class LayerResult:
     fetch_bytes: npt.NDArray[np.int64]
     resident_fraction: npt.NDArray[np.float64]
     bytes_by_class: Mapping[str, int]
+    replica_factor: float
+    energy_J: float | None
 
     def critical(self) -> dict[str, int]:
         """Stages of the group that ends last (the first of them); they add up to ``total``."""
@@ -107,9 +110,10 @@ class RunLoop:
     progress: Callable[[int, int], None] | None = None
     results: list[LayerResult] = field(default_factory=list)
     record: DecisionRecord = field(default_factory=DecisionRecord)
-    replica_factors: list[float] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        self._energy_J = 0.0
+        self._macs = 0
         self._outcomes: list[Outcome] = []
         self._prefetches: dict[int, _LivePrefetch] = {}
         self._prefetched: dict[int, int] = {}  # bytes that a demand took over, by fetch task
@@ -130,7 +134,6 @@ class RunLoop:
             self.results.append(self._layer(batch, layer, following))
             groups = self.results[-1].groups
             np.add.at(demand, (groups["layer"], groups["expert"]), groups["tokens"])
-            self.replica_factors.append(self.residency.replica_factor())
             if self.progress is not None:
                 self.progress(position + 1, len(units))
             if self.window_batches and layer == layers[-1] and (batch + 1) % self.window_batches == 0:
@@ -198,7 +201,18 @@ class RunLoop:
             (expert_bytes - used)[tasks.replica_of_group],
             (used / expert_bytes)[tasks.replica_of_group],
             moved,
+            self.residency.replica_factor(),
+            self._energy(groups),
         )
+
+    def _energy(self, groups: npt.NDArray[np.void]) -> float | None:
+        """Joules since the end of the layer before."""
+        self._macs += int(groups["tokens"].sum()) * self.inputs.model.expert_macs_per_token
+        total = energy_joules(self.machine, self._macs)
+        if total is None:
+            return None
+        spent, self._energy_J = total - self._energy_J, total
+        return spent
 
     def _run_to_end_of_layer(self, base: int, tasks: LayerTasks) -> dict[str, npt.NDArray[np.int64]]:
         parts: list[dict[str, npt.NDArray[np.int64]]] = []

@@ -186,7 +186,11 @@ class Machine:
         """Energy of all memory endpoints; ``None`` where memory is a rate or a standard has no figures."""
         if self.memory_kind != "command":
             return None
-        parts = [self.channels[place.index].joules(self.memory_statistics(place.index)) for place in self.system.memory_endpoints]
+        parts = []
+        for place in self.system.memory_endpoints:
+            channel = self.channels[place.index]
+            ticks = int(Fraction(self.now_fs, 10**15) * channel.tick_hz)
+            parts.append(channel.joules(dict(self.engine.memory_totals(int(self.nodes[place.index]))), ticks))
         known = [part for part in parts if part is not None]
         return sum(known) if len(known) == len(parts) else None
 

@@ -61,20 +61,32 @@ class MemoryChannel:
         row = organisation.columns * organisation.access_bytes
         return row * organisation.pseudo_channels * self.spec.channels
 
-    def joules(self, statistics: dict[str, Any]) -> float | None:
-        """Energy of a run at command level, ``None`` where the standard has no figures."""
+    @cached_property
+    def picojoules(self) -> dict[str, float] | None:
+        """Energy of one of each counted event, and of a tick of standby; ``None`` where the standard has no figures.
+
+        Keys: ACT, RD, WR, refreshes_all, refreshes_bank, open_ticks (what an open pseudo-channel takes more than a
+        closed one) and ticks (of all pseudo-channels, closed).
+        """
         standard = self.memory.standard
         if standard.energy is None:
             return None
-        banks, channels = statistics["banks"], statistics["channels"]
-        counts = {
-            "RD": sum(bank[5] for bank in banks),
-            "WR": sum(bank[6] for bank in banks),
-            "ACT": sum(bank[7] for bank in banks),
-            "refreshes_all": sum(channel["refreshes_all"] for channel in channels),
-            "refreshes_bank": sum(channel["refreshes_bank"] for channel in channels),
-        }
         lanes = standard.organisation.pseudo_channels * self.spec.channels
-        opened = sum(channel["any_open_ticks"] for channel in channels)
-        frame = energy_frame(standard, counts, statistics["last_tick"], opened, lanes)
-        return float(frame["energy_pJ"].sum()) * 1e-12
+        events = ("ACT", "RD", "WR", "refreshes_all", "refreshes_bank")
+
+        def of(counts: dict[str, int], ticks: int, opened: int) -> float:
+            frame = energy_frame(standard, {**dict.fromkeys(events, 0), **counts}, ticks, opened, lanes)
+            return float(frame["energy_pJ"].sum())
+
+        return {
+            **{event: of({event: 1}, 0, 0) for event in events},
+            "open_ticks": of({}, 1, 1) - of({}, 1, 0),
+            "ticks": of({}, 1, 0),
+        }
+
+    def joules(self, totals: dict[str, int], ticks: int) -> float | None:
+        """Energy at command level of the counted events over ``ticks`` command slots."""
+        figures = self.picojoules
+        if figures is None:
+            return None
+        return sum(figures[name] * count for name, count in {**totals, "ticks": ticks}.items()) * 1e-12

@@ -9,7 +9,6 @@ import pandas as pd
 
 from cosim.policy.registry import make_policy
 from cosim.policy.residency import Residency
-from cosim.run.energy import energy_joules
 from cosim.run.frames import bank_rows, chiplet_rows, expert_rows, group_rows, layer_rows, link_rows
 from cosim.run.loop import LoopInputs, RunLoop
 from cosim.run.machine import build_machine
@@ -38,8 +37,6 @@ class UnitResult:
     key: UnitKey
     frames: dict[str, pd.DataFrame]
     figures: dict[str, int]
-    energy_J: float | None
-    replica_factor: float
     record: DecisionRecord = field(repr=False)
 
 
@@ -95,7 +92,5 @@ def run_unit(
         key,
         frames,
         machine.figures(),
-        energy_joules(machine, int(frames["chiplets"]["macs"].sum())),
-        sum(loop.replica_factors) / len(loop.replica_factors),
         loop.record,
     )

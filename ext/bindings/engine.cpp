@@ -217,6 +217,38 @@ py::dict memory_statistics(sim::Engine& engine, std::int32_t id) {
   return d;
 }
 
+// Counts that energy follows from, over all channels of a memory node.
+py::dict memory_totals(sim::Engine& engine, std::int32_t id) {
+  auto& node = node_as<endpoint::MemoryNode>(engine, id);
+  const std::int64_t tick = std::max<std::int64_t>(node.last_tick(), 0);
+  mem::BankCounters sum;
+  std::int64_t all = 0;
+  std::int64_t bank = 0;
+  std::int64_t open = 0;
+  for (std::int32_t c = 0; c < node.channels(); ++c) {
+    const mem::Controller& controller = node.controller(c);
+    for (int pc = 0; pc < controller.config().pseudo_channels; ++pc) {
+      for (int b = 0; b < controller.config().banks(); ++b) {
+        const mem::BankCounters one = controller.bank_counters(pc, b, tick);
+        sum.act += one.act;
+        sum.rd += one.rd;
+        sum.wr += one.wr;
+      }
+    }
+    all += controller.counters().refreshes_all;
+    bank += controller.counters().refreshes_bank;
+    open += controller.any_open_ticks(tick);
+  }
+  py::dict d;
+  d["ACT"] = sum.act;
+  d["RD"] = sum.rd;
+  d["WR"] = sum.wr;
+  d["refreshes_all"] = all;
+  d["refreshes_bank"] = bank;
+  d["open_ticks"] = open;
+  return d;
+}
+
 // Runs without the GIL, looking for Ctrl-C every `slice` instants.
 py::tuple run(sim::Engine& engine, bool drain, std::int64_t slice) {
   for (;;) {
@@ -380,7 +412,8 @@ void register_engine(py::module_& m) {
              return d;
            })
       .def("flit_network_statistics", &flit_network_statistics)
-      .def("memory_statistics", &memory_statistics);
+      .def("memory_statistics", &memory_statistics)
+      .def("memory_totals", &memory_totals);
 }
 
 }  // namespace cosim::bindings
