@@ -219,7 +219,7 @@ def bank_rows(machine: Machine) -> pd.DataFrame:
     for place in machine.system.memory_endpoints:
         statistics = machine.memory_statistics(place.index)
         part = pd.DataFrame(statistics["banks"], columns=list(_BANK))
-        slots = place.channel.slots_per_cycle
+        slots = machine.channels[place.index].slots_per_cycle
         part["busy_cycles"] = part.pop("busy_ticks") // slots
         part["observed_cycles"] = statistics["last_tick"] // slots
         part.insert(0, "endpoint", place.label)

@@ -130,7 +130,6 @@ noc::NetworkSpec network_spec(const py::dict& graph) {
 py::dict flit_network_statistics(sim::Engine& engine, std::int32_t id) {
   auto& node = node_as<endpoint::FlitNetworkNode>(engine, id);
   const noc::FlitNetwork& network = node.network();
-  const noc::NetworkSpec& spec = network.spec();
   py::dict d;
   d["flit_hops"] = network.flit_hops();
   d["last_cycle"] = network.last_cycle();
@@ -156,25 +155,21 @@ py::dict flit_network_statistics(sim::Engine& engine, std::int32_t id) {
   }
   d["classes"] = classes;
 
-  // per link and VC, links in the order of the spec
-  const auto rows = static_cast<py::ssize_t>(spec.links.size()) * spec.num_vcs;
+  const std::vector<noc::OutputCounters> counters = node.link_counters();
+  const auto rows = static_cast<py::ssize_t>(counters.size());
   Column<std::int64_t> flits(rows);
   Column<std::int64_t> no_credit(rows);
-  Column<std::int64_t> lost_switch(rows);
+  Column<std::int64_t> lost_arbitration(rows);
   Column<std::int64_t> busy_vc(rows);
-  py::ssize_t row = 0;
-  for (const noc::LinkSpec& link : spec.links) {
-    for (std::int32_t vc = 0; vc < spec.num_vcs; ++vc, ++row) {
-      const noc::OutputCounters c = network.counters(link.from_router, link.from_port, vc);
-      flits.mutable_data()[row] = c.flits;
-      no_credit.mutable_data()[row] = c.no_credit;
-      lost_switch.mutable_data()[row] = c.lost_switch + c.lost_vc;
-      busy_vc.mutable_data()[row] = c.busy_vc;
-    }
+  for (std::size_t i = 0; i < counters.size(); ++i) {
+    flits.mutable_data()[i] = counters[i].flits;
+    no_credit.mutable_data()[i] = counters[i].no_credit;
+    lost_arbitration.mutable_data()[i] = counters[i].lost_switch + counters[i].lost_vc;
+    busy_vc.mutable_data()[i] = counters[i].busy_vc;
   }
   d["link_vc_flits"] = flits;
   d["link_vc_no_credit_cycles"] = no_credit;
-  d["link_vc_lost_arbitration_cycles"] = lost_switch;
+  d["link_vc_lost_arbitration_cycles"] = lost_arbitration;
   d["link_vc_busy_vc_cycles"] = busy_vc;
   return d;
 }

@@ -158,6 +158,20 @@ void FlitNetworkNode::evaluate(Fs t) {
   network_.arrivals().clear();
 }
 
+std::vector<noc::OutputCounters> FlitNetworkNode::link_counters() {
+  const std::vector<noc::OutputCounters> all = network_.connected_counters();
+  const auto outputs = network_.connected_outputs();
+  const auto vcs = static_cast<std::size_t>(network_.spec().num_vcs);
+  std::vector<noc::OutputCounters> found;
+  found.reserve(network_.spec().links.size() * vcs);
+  for (const noc::LinkSpec& link : network_.spec().links) {
+    const auto at = std::lower_bound(outputs.begin(), outputs.end(), std::pair{link.from_router, link.from_port});
+    const auto first = all.begin() + (at - outputs.begin()) * static_cast<std::ptrdiff_t>(vcs);
+    found.insert(found.end(), first, first + static_cast<std::ptrdiff_t>(vcs));
+  }
+  return found;
+}
+
 void FlitNetworkNode::visit(sim::Visitor& v) {
   using sim::Kind;
   visit_mail(v);

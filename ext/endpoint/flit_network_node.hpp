@@ -50,6 +50,8 @@ class FlitNetworkNode final : public sim::Node {
   [[nodiscard]] std::string waiting_for() const override;
 
   [[nodiscard]] const noc::FlitNetwork& network() const { return network_; }
+  // Of every VC of every link, in the order of the spec's links.
+  [[nodiscard]] std::vector<noc::OutputCounters> link_counters();
   [[nodiscard]] const std::vector<ClassLatency>& class_latency() const { return class_latency_; }
   [[nodiscard]] std::int64_t messages_in_flight() const { return in_flight_; }
   // Conservation of flits and credits, and of message bytes per class; empty when it holds.
