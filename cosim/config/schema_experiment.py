@@ -5,12 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator, model_serializer, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    WithJsonSchema,
+    model_serializer,
+    model_validator,
+)
 
 from cosim.config.errors import did_you_mean, one_of
 from cosim.config.schema_hardware import HardwareSpec
 from cosim.config.schema_model import ModelSpec
-from cosim.config.spec import IndexSet, Indices, Items, Problem, Spec, duplicates, refuse
+from cosim.config.spec import IndexSet, Indices, Items, Problem, Reference, ShortSpec, Spec, duplicates, refuse
 
 __all__ = [
     "RUNGS",
@@ -103,7 +111,7 @@ def _scope(value: Any) -> Any:
 class WorkloadSpec(Spec):
     """Which tokens make a batch, on which model, and how much of a layer is simulated."""
 
-    model: ModelSpec
+    model: Annotated[ModelSpec, Reference()]
     mode: Literal["decode", "prefill", "random", "sequential"]
     batch_tokens: Positive
     batches: Positive
@@ -122,7 +130,7 @@ class WorkloadSpec(Spec):
             )
 
 
-class PolicySpec(Spec):
+class PolicySpec(ShortSpec):
     """A policy by name (shipped or installed) or ``path.py:Class``, and its parameters.
 
     In a file also just the name.
@@ -156,7 +164,7 @@ class PolicySpec(Spec):
         return self.label if self.label is not None else self.name
 
 
-class AnalyticSpec(Spec):
+class AnalyticSpec(ShortSpec):
     """Analytical figures: a model by name, ``path.py:function``, or a table of results. One of the three."""
 
     name: Text | None = None
@@ -213,13 +221,15 @@ class ExperimentSpec(Spec):
     name: str | None = None
     trace: TraceSpec
     workload: WorkloadSpec
-    system: HardwareSpec
+    system: Annotated[HardwareSpec, Reference()]
     policies: Annotated[Items[PolicySpec], Field(min_length=1)]
     rungs: Annotated[Items[Literal["analytic", "link", "flit", "link+command", "flit+rate"]], Field(min_length=1)]
     analytic: Items[AnalyticSpec] = ()
     skipping: Literal["on", "off"] = "on"
     claims: Text | None = None
-    sampling: Annotated[Literal["none"], PlainValidator(_sampling), PlainSerializer(str)] = "none"
+    sampling: Annotated[
+        Literal["none"], PlainValidator(_sampling), PlainSerializer(str), WithJsonSchema({"const": "none"})
+    ] = "none"
     seeds: Annotated[Items[Seed], Field(min_length=1)]
     limits: LimitsSpec = Field(default_factory=LimitsSpec)
 

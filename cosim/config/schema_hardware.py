@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, PlainValidator, ValidationError
+from pydantic import Field, PlainValidator, ValidationError, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from cosim.config.errors import did_you_mean, one_of
@@ -64,7 +64,11 @@ class MemorySpec(Spec):
     write_low_watermark: Share = 0.2
     write_high_watermark: Share = 0.8
     coalesce_writes: bool | None = None
-    address_map: Annotated[str | tuple[str, ...], PlainValidator(_address_map)] = "RoBaSiCoBgPcCh"
+    address_map: Annotated[
+        str | tuple[str, ...],
+        PlainValidator(_address_map),
+        WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
+    ] = "RoBaSiCoBgPcCh"
     timing: dict[str, Annotated[int, Field(ge=0)]] = Field(default_factory=dict)
 
     def options(self) -> dict[str, Any]:
@@ -146,7 +150,9 @@ class HardwareSpec(Spec):
     name: str | None = None
     levels: Annotated[dict[Name, LevelSpec], Field(min_length=1)]
     endpoints: Annotated[dict[Name, EndpointSpec], Field(min_length=1)]
-    gateways: Annotated[dict[str, Any], PlainValidator(_no_gateways)] = Field(default_factory=dict)
+    gateways: Annotated[
+        dict[str, Any], PlainValidator(_no_gateways), WithJsonSchema({"type": "object", "maxProperties": 0})
+    ] = Field(default_factory=dict)
     tiers: dict[Name, TierSpec] = Field(default_factory=dict)
     energy: EnergySpec | None = None
     assumed: Items[str] = ()

@@ -8,10 +8,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, SerializeAsAny, model_serializer, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    GetJsonSchemaHandler,
+    SerializeAsAny,
+    model_serializer,
+    model_validator,
+)
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 from cosim.config.quantities import BareOrBytes, ByteCount, Frequency
-from cosim.config.spec import Items, Kinds, Problem, Spec, duplicates
+from cosim.config.spec import Items, Kinds, Problem, ShortSpec, Spec, duplicates
 
 __all__ = [
     "MESSAGE_CLASSES",
@@ -85,7 +94,7 @@ TOPOLOGIES = Kinds(
 Topology = Annotated[SerializeAsAny[TopologySpec], BeforeValidator(TOPOLOGIES.build), TOPOLOGIES]
 
 
-class RoutingSpec(Spec):
+class RoutingSpec(ShortSpec):
     """A routing by name; in a file also just the name."""
 
     name: Literal["dor"]
@@ -221,6 +230,12 @@ class LevelSpec(NetworkSpec):
         enough = type(num_vcs) is int and num_vcs >= len(MESSAGE_CLASSES)
         derived = default_message_classes(num_vcs if enough else len(MESSAGE_CLASSES))
         return {**value, "message_classes": derived}
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        described = handler.resolve_ref_schema(handler(schema))
+        described["required"] = [key for key in described["required"] if key != "message_classes"]  # derived
+        return described
 
     def problems(self) -> Iterator[Problem]:
         yield from super().problems()

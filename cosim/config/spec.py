@@ -11,19 +11,22 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
+    GetJsonSchemaHandler,
     ModelWrapValidatorHandler,
     PlainSerializer,
     PlainValidator,
+    WithJsonSchema,
     model_validator,
 )
 from pydantic import ValidationError as PydanticValidationError
-from pydantic_core import InitErrorDetails, PydanticCustomError
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError
 from typing_extensions import Self
 
 from cosim.config.errors import did_you_mean, one_of
 from cosim.config.loader import KeyPath
 
-__all__ = ["IndexSet", "Indices", "Items", "Kinds", "Name", "Problem", "Spec", "refuse"]
+__all__ = ["IndexSet", "Indices", "Items", "Kinds", "Name", "Problem", "Reference", "ShortSpec", "Spec", "refuse"]
 
 _Item = TypeVar("_Item")
 
@@ -113,18 +116,14 @@ Items = Annotated[tuple[_Item, ...], BeforeValidator(_as_tuple)]
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*", re.ASCII)
 
 
-def _name(value: str) -> str:
-    if not _NAME.fullmatch(value):
+def _name(value: Any) -> str:
+    if not isinstance(value, str) or not _NAME.fullmatch(value):
         raise refuse("a name of letters, digits, '_' and '-'", repr(value))
     return value
 
 
-Name = Annotated[str, PlainValidator(lambda value: _name(value) if isinstance(value, str) else _no_name(value))]
+Name = Annotated[str, PlainValidator(_name), WithJsonSchema({"type": "string", "pattern": rf"^{_NAME.pattern}$"})]
 """A name that can stand in a key path."""
-
-
-def _no_name(value: Any) -> str:
-    raise refuse("a name", repr(value))
 
 
 @dataclass(frozen=True)
@@ -219,7 +218,32 @@ def _plain(value: IndexSet) -> str | int:
     return int(text) if text.isdigit() else text
 
 
-Indices = Annotated[IndexSet, PlainValidator(IndexSet.parse), PlainSerializer(_plain)]
+_INDICES_JSON = {
+    "anyOf": [
+        {"type": "integer", "minimum": 0},
+        {"type": "string", "pattern": r"^(all|[0-9]+(\s*-\s*[0-9]+)?(\s*,\s*[0-9]+(\s*-\s*[0-9]+)?)*)$"},
+        {"type": "array", "minItems": 1, "items": {"type": ["integer", "string"]}},
+    ],
+    "description": IndexSet.EXPECTED,
+}
+
+Indices = Annotated[IndexSet, PlainValidator(IndexSet.parse), PlainSerializer(_plain), WithJsonSchema(_INDICES_JSON)]
+
+
+class Reference:
+    """Marks a spec that a file may give by name or path: its keys are read in before it is checked."""
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {"anyOf": [{"type": "string", "minLength": 1}, handler(schema)]}
+
+
+class ShortSpec(Spec):
+    """A spec that a file may also write as one string."""
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        full = handler.resolve_ref_schema(handler(schema))
+        return {"anyOf": [{"type": "string", "minLength": 1}, dict(full)]}
 
 
 class Kinds:
@@ -241,6 +265,10 @@ class Kinds:
         kind = value.get(self.key) if isinstance(value, Mapping) else None
         found = self.table().get(kind) if isinstance(kind, str) else None
         return found if isinstance(found, type) else None
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        options = [option for option in self.table().values() if isinstance(option, type)]
+        return {"anyOf": [handler(option.__pydantic_core_schema__) for option in options]}
 
     def build(self, value: Any) -> Any:
         """The validated spec of the kind that ``value`` names."""
