@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from cosim.mem.problems import Problems
+from cosim.mem.problems import Problems, refuse
 
 FIELDS = ("channel", "pseudo_channel", "stack_id", "bank_group", "bank", "row", "column")
 SHORT = {
@@ -53,7 +53,7 @@ class AddressMap:
         """Builds a map from a name or a bit list.
 
         Raises:
-            ValueError: unknown fields, bits left out or named twice, a map that is no bijection.
+            ConfigErrors: unknown fields, bits left out or named twice, a map that is no bijection.
         """
         problems = Problems("address_map")
         words = _words_of_name(spec, sizes, problems) if isinstance(spec, str) else [str(w) for w in spec]
@@ -79,7 +79,7 @@ class AddressMap:
             for pivot in done:
                 left = min(left, left ^ pivot)
             if left == 0:
-                raise ValueError("address_map: is not a bijection: two addresses would share one coordinate")
+                raise refuse("address_map", "", "is not a bijection: two addresses would share one coordinate")
             done.append(left)
 
     def decode(self, address: int) -> dict[str, int]:
@@ -116,7 +116,7 @@ def _words_of_name(name: str, sizes: Mapping[str, int], problems: Problems) -> l
             problems.add("", f"{name!r} names {field} twice without saying how many bits each part has")
         if given > left[field] or (not open_parts and given != left[field]):
             problems.add("", f"{name!r} gives {field} {given} bits; it has {left[field]}")
-    if problems.messages:
+    if problems.found:
         return []
     given_of = {f: sum(n for g, n in parts if g == f and n is not None) for f in FIELDS}
     next_bit = dict.fromkeys(FIELDS, 0)
@@ -157,7 +157,7 @@ def _parse_words(
             if parsed[0] in holder:
                 problems.add(f"bit {position + offset}", f"{word!r} is named twice")
             holder[parsed[0]] = 1 << (position + offset)
-    if problems.messages:
+    if problems.found:
         return []
     bits: list[tuple[str, int, int]] = []
     for parsed in terms:

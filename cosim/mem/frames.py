@@ -8,9 +8,10 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from cosim.config.errors import closest
 from cosim.mem.address_map import FIELDS
 from cosim.mem.options import MemoryOptions
-from cosim.mem.problems import Problems
+from cosim.mem.problems import Problems, refuse
 
 _KNOWN = ("arrive_cycle", "op", "address", "size_bytes", *FIELDS)
 _LIMIT = 1 << 62
@@ -28,14 +29,14 @@ def request_columns(frame: pd.DataFrame, options: MemoryOptions) -> tuple[dict[s
         the columns, and whether they are addresses.
 
     Raises:
-        ValueError: every error with the first row it was found in.
+        ConfigErrors: every error with the first row it was found in.
     """
     problems = Problems("requests")
     if not isinstance(frame, pd.DataFrame):
-        raise ValueError(f"requests: expected a pandas DataFrame, got {type(frame).__name__}")
+        raise refuse("requests", "", f"expected a pandas DataFrame, got {type(frame).__name__}")
     for name in ("arrive_cycle", "op"):
         if name not in frame.columns:
-            problems.unknown("", name, frame.columns, "missing column")
+            problems.add("", _missing(name, frame))
     coordinates = [f for f in FIELDS if f in frame.columns]
     by_address = "address" in frame.columns
     if by_address and coordinates:
@@ -75,10 +76,18 @@ def request_columns(frame: pd.DataFrame, options: MemoryOptions) -> tuple[dict[s
             columns[field] = values
     problems.raise_if_any()
     if by_address and options.channels != options.address_map.sizes["channel"]:
-        raise ValueError(
-            f"requests: address: needs a power of two of channels, this memory has {options.channels}; use coordinates"
+        raise refuse(
+            "requests",
+            "address",
+            f"needs a power of two of channels, this memory has {options.channels}; use coordinates",
         )
     return columns, by_address
+
+
+def _missing(name: str, frame: pd.DataFrame) -> str:
+    near = closest(name, [str(c) for c in frame.columns])
+    hint = f"; did you mean {near!r} to be it?" if near else ""
+    return f"the column {name} is missing{hint} (found: {', '.join(str(c) for c in frame.columns)})"
 
 
 def _numbers(frame: pd.DataFrame, name: str, problems: Problems, halves: bool = False) -> npt.NDArray[Any]:
@@ -137,7 +146,7 @@ def _addresses(
                 name, f"row {row}: {values[row]} is not a multiple of the {access} B of one burst of this memory"
             )
     beyond = address > capacity - size
-    if beyond.any() and not problems.messages:
+    if beyond.any() and not problems.found:
         row = int(np.argmax(beyond))
         problems.add(
             "address",

@@ -94,7 +94,7 @@ class Memory:
             write_high_watermark, coalesce_writes, address_map, timing (nCK by name), standard_file.
 
     Raises:
-        ValueError: unknown keys, impossible values, contradictory timings; all of them at once.
+        ConfigErrors: unknown keys, impossible values, contradictory timings; all of them at once.
     """
 
     def __init__(self, config: Mapping[str, Any]) -> None:
@@ -127,7 +127,7 @@ class Memory:
             commands: whether the run keeps its command trace.
 
         Raises:
-            ValueError: missing columns, rows outside the memory, sizes that are no whole bursts.
+            ConfigErrors: missing columns, rows outside the memory, sizes that are no whole bursts.
         """
         columns, by_address = request_columns(frame, self.options)
         # ramulator2.1 models as many pseudo-channels as it is told to; one nobody asks for is left out

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cosim.mem.address_map import DEFAULT_MAP, FIELDS, AddressMap
-from cosim.mem.problems import Problems
+from cosim.config.errors import ConfigErrors
+from cosim.mem.address_map import DEFAULT_MAP, AddressMap
+from cosim.mem.problems import Problems, refuse
 from cosim.mem.standards import Standard, load_standard
 
 REFRESH = ("none", "all_bank", "per_bank")
@@ -102,11 +103,11 @@ def read_options(config: Mapping[str, Any]) -> MemoryOptions:
     """Checks a configuration as `Memory` takes it.
 
     Raises:
-        ValueError: every error, one per line.
+        ConfigErrors: every error, one per line.
     """
     problems = Problems("memory")
     if not isinstance(config, Mapping):
-        raise ValueError(f"memory: expected a mapping of keys, got {type(config).__name__}")
+        raise refuse("memory", "", f"expected a mapping of keys, got {type(config).__name__}")
     problems.check_keys("", config, _DEFAULTS)
     given = {**_DEFAULTS, **{k: v for k, v in config.items() if k in _DEFAULTS}}
     if given["preset"] is None:
@@ -153,10 +154,12 @@ def read_options(config: Mapping[str, Any]) -> MemoryOptions:
     coalesce = compatible if given["coalesce_writes"] is None else given["coalesce_writes"]
     if not isinstance(coalesce, bool):
         problems.add("coalesce_writes", f"expected true or false, got {coalesce!r}")
-    problems.raise_if_any()
-
-    file = given["standard_file"]
-    standard = load_standard(str(given["preset"]), str(given["values"]), timing, None if file is None else Path(file))
+    if refresh == "none" and given["postponed_refreshes"] not in (0,):
+        problems.add("postponed_refreshes", "is only read with a refresh, and refresh is 'none'")
+    standard = _standard(given, timing, problems)
+    if standard is None:
+        problems.raise_if_any()
+        raise AssertionError("a standard is missing without an error")
     if refresh != "none" and refresh not in standard.refresh_interval_cycles:
         problems.add(
             "refresh",
@@ -179,8 +182,7 @@ def read_options(config: Mapping[str, Any]) -> MemoryOptions:
     if channels & (channels - 1):
         # addresses need a power of two of channels; coordinates do not
         sizes["channel"] = 1
-    address_map = AddressMap.make(_mapped(given["address_map"], sizes), sizes, organisation.access_bytes)
-    assert set(sizes) == set(FIELDS)
+    address_map = AddressMap.make(_mapped(given["address_map"]), sizes, organisation.access_bytes)
     return MemoryOptions(
         standard=standard,
         channels=channels,
@@ -199,10 +201,20 @@ def read_options(config: Mapping[str, Any]) -> MemoryOptions:
     )
 
 
-def _mapped(spec: object, sizes: Mapping[str, int]) -> str | list[str]:
-    del sizes
+def _standard(given: Mapping[str, Any], timing: Mapping[str, int], problems: Problems) -> Standard | None:
+    if given["preset"] is None:
+        return None
+    file = given["standard_file"]
+    try:
+        return load_standard(str(given["preset"]), str(given["values"]), timing, None if file is None else Path(file))
+    except ConfigErrors as errors:
+        problems.found.extend(errors.errors)
+        return None
+
+
+def _mapped(spec: object) -> str | list[str]:
     if isinstance(spec, str):
         return spec
     if isinstance(spec, Sequence):
         return [str(word) for word in spec]
-    raise ValueError(f"memory: address_map: expected a name such as {DEFAULT_MAP!r} or a bit list, got {spec!r}")
+    raise refuse("memory", "address_map", f"expected a name such as {DEFAULT_MAP!r} or a bit list, got {spec!r}")

@@ -2,8 +2,20 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
+from dataclasses import dataclass
+
+from cosim.config.errors import ConfigError, ConfigErrors, closest
+
+
+@dataclass(frozen=True)
+class _Finding(ConfigError):
+    """A finding told in one sentence; `expected` and `got` are its two halves where it has them."""
+
+    text: str = ""
+
+    def __str__(self) -> str:
+        return ": ".join(part for part in (self.file or "", self.path, self.text) if part)
 
 
 class Problems:
@@ -15,16 +27,17 @@ class Problems:
 
     def __init__(self, where: str) -> None:
         self.where = where
-        self.messages: list[str] = []
+        self.found: list[ConfigError] = []
 
     def add(self, field: str, text: str) -> None:
-        self.messages.append(f"{self.where}: {field}: {text}" if field else f"{self.where}: {text}")
+        expected, _, got = text.removeprefix("expected ").partition(", got ")
+        self.found.append(_Finding(self.where, None, None, field, expected, got, None, text))
 
     def unknown(self, field: str, got: object, known: Iterable[object], what: str = "key") -> None:
         """An unknown name, with the nearest right spelling."""
         names = [str(k) for k in known]
-        near = difflib.get_close_matches(str(got), names, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
+        near = closest(str(got), names)
+        hint = f"; did you mean {near!r}?" if near else ""
         self.add(field, f"unknown {what} {got!r}{hint} (known: {', '.join(names)})")
 
     def check_keys(self, field: str, mapping: Iterable[object], known: Iterable[str]) -> None:
@@ -35,7 +48,14 @@ class Problems:
 
     def raise_if_any(self) -> None:
         """Raises:
-        ValueError: with every message, one per line.
+        ConfigErrors: with every finding, one per line.
         """
-        if self.messages:
-            raise ValueError("\n".join(self.messages))
+        if self.found:
+            raise ConfigErrors(self.found)
+
+
+def refuse(where: str, field: str, text: str) -> ConfigErrors:
+    """The error for a single finding."""
+    problems = Problems(where)
+    problems.add(field, text)
+    return ConfigErrors(problems.found)

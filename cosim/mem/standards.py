@@ -18,7 +18,7 @@ from typing import Any
 import yaml
 
 from cosim.mem.expressions import evaluate
-from cosim.mem.problems import Problems
+from cosim.mem.problems import Problems, refuse
 
 COMMANDS = ("ACT", "PREpb", "PREab", "RD", "WR", "RDA", "WRA", "REFab", "REFpb")
 SCOPES = ("channel", "pseudo_channel", "stack_id", "other_stack_id", "bank_group", "bank")
@@ -194,9 +194,9 @@ def _read(path: str, stamp: int) -> Mapping[str, Any]:
         try:
             data = yaml.load(stream, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
         except yaml.YAMLError as error:
-            raise ValueError(f"{path}: not readable as YAML: {error}") from error
+            raise refuse(path, "", f"is not readable as YAML: {error}") from error
     if not isinstance(data, dict):
-        raise ValueError(f"{path}: expected a mapping of keys, got {type(data).__name__}")
+        raise refuse(path, "", f"expected a mapping of keys, got {type(data).__name__}")
     return data
 
 
@@ -230,7 +230,7 @@ def load_standard(
         file: a user's own standard in the form of ``configs/memory``.
 
     Raises:
-        ValueError: every unknown name and every missing or contradictory figure, with its file and field.
+        ConfigErrors: every unknown name and every missing or contradictory figure, with its file and field.
     """
     if file is None:
         shipped = presets()
@@ -242,7 +242,7 @@ def load_standard(
     else:
         path = Path(file)
         if not path.is_file():
-            raise ValueError(f"{path}: no such standard file")
+            raise refuse(str(path), "", "no such standard file")
     return _Resolver(path, preset, values, dict(overrides or {})).resolve()
 
 
@@ -279,7 +279,7 @@ class _Resolver:
         problems.raise_if_any()
         value_set = data.get("value_sets", {}).get(self.values, {})
         if self.values != "standard" and not value_set:
-            raise ValueError(f"{self.path.name}: value_sets: this standard has no values {self.values!r}")
+            raise refuse(self.path.name, "value_sets", f"this standard has no values {self.values!r}")
         problems.check_keys(f"value_sets.{self.values}", value_set, ("source", "timing", "per_bank_refresh"))
 
         entry = listed[self.preset]
@@ -321,6 +321,8 @@ class _Resolver:
         intervals = self.refresh_intervals(timing, organisation, value_set, tck_ns)
         limit = self.section("limits").get("max_postponed_refreshes", {})
         self.note("limits.max_postponed_refreshes", limit, {})
+        latencies = {kind: self.latency(kind, latency.get(kind), timing) for kind in ("read", "write")}
+        energy = self.energy()
         problems.raise_if_any()
         return Standard(
             name=str(data["standard"]),
@@ -335,12 +337,12 @@ class _Resolver:
             organisation=organisation,
             timing=timing,
             constraints=constraints,
-            read_latency_cycles=evaluate(latency["read"], timing),
-            write_latency_cycles=evaluate(latency["write"], timing),
+            read_latency_cycles=latencies["read"],
+            write_latency_cycles=latencies["write"],
             refresh_interval_cycles=intervals,
             per_bank_order=str(value_set.get("per_bank_refresh", {}).get("order", "")),
             max_postponed_refreshes=int(limit.get("value", 0)),
-            energy=self.energy(),
+            energy=energy,
             provenance=self.provenance,
             assumed=tuple(self.assumed),
         )
@@ -509,6 +511,15 @@ class _Resolver:
                 if ticks[start] > 1:
                     found.extend(Constraint("command bus", "channel", start, to, 0, ticks[start]) for to in bus)
         return tuple(found)
+
+    def latency(self, kind: str, expression: object, timing: Mapping[str, int]) -> int:
+        try:
+            return evaluate(str(expression), timing)
+        except KeyError as missing:
+            self.problems.add(f"latency.{kind}", f"needs the timing {missing}, which no layer gives")
+        except ValueError as error:
+            self.problems.add(f"latency.{kind}", str(error))
+        return 1
 
     def refresh_intervals(
         self, timing: Mapping[str, int], organisation: Organisation, value_set: Mapping[str, Any], tck_ns: Fraction

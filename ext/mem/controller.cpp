@@ -57,6 +57,10 @@ Controller::Controller(const ChannelConfig& config) : config_(config), fault_(si
       list = std::move(kept);
     }
   }
+  for (const Effect& e : effects_[static_cast<std::size_t>(index(Command::ACT))]
+                             .by_scope[static_cast<std::size_t>(Scope::pseudo_channel)]) {
+    if (e.to == index(Command::REFpb)) act_to_refresh_ = e.value;
+  }
   const int banks = config.banks();
   all_banks_ = banks == kMaxBanks ? ~Mask{0} : bit(banks) - 1;
   bus_.fill(kLongAgo);
@@ -458,6 +462,12 @@ Controller::Mask Controller::refresh_blocked(const PseudoChannel& p) const {
   return config_.refresh == Refresh::all_bank ? all_banks_ : bit(p.refresh_bank);
 }
 
+// The last tick at which an ACT does not delay a per-bank refresh whose bank is closed and waits.
+std::int32_t Controller::last_act(const PseudoChannel& p) const {
+  if (config_.refresh != Refresh::per_bank || !refresh_wanted(p) || (p.open & bit(p.refresh_bank)) != 0) return kFar;
+  return p.ref[static_cast<std::size_t>(p.refresh_bank)] - act_to_refresh_;
+}
+
 Controller::Mask Controller::hits(const PseudoChannel& p, Op op, Mask blocked) const {
   const BankLists& l = p.lists[static_cast<std::size_t>(index(op))];
   return l.hit & ~l.late & ~blocked;
@@ -531,7 +541,7 @@ bool Controller::pick_row(std::int32_t t, Choice& best, bool& is_act) {
         queues_[static_cast<std::size_t>(queues_of(static_cast<int>(pc)))].write_mode != 0 ? Op::write : Op::read;
     const BankLists& l = p.lists[static_cast<std::size_t>(index(op))];
     if (l.has == 0) continue;
-    const bool act_now = act_edge && std::max(p.act_bound, gate(p, Command::ACT)) <= t;
+    const bool act_now = act_edge && std::max(p.act_bound, gate(p, Command::ACT)) <= t && t <= last_act(p);
     const bool pre_now = pre_edge && std::max(p.pre_bound, gate(p, Command::PREpb)) <= t;
     if (!act_now && !pre_now) continue;
     const Mask blocked = refresh_blocked(p);
@@ -646,7 +656,7 @@ void Controller::issue_column(const Choice& c, std::int32_t t) {
     node.row_result = RowResult::hit;
     ++stats.row_hits;
   }
-  const bool last_of_row = ((p.lists[0].hit | p.lists[1].hit) & one) == 0;
+  const bool last_of_row = ((p.lists[0].hit | p.lists[1].hit | p.active_rd | p.active_wr) & one) == 0;
   const bool auto_precharge = config_.page_policy == PagePolicy::closed && last_of_row;
   const Command command =
       c.op == Op::read ? (auto_precharge ? Command::RDA : Command::RD) : (auto_precharge ? Command::WRA : Command::WR);
@@ -1004,15 +1014,20 @@ std::int32_t Controller::next_tick(bool progress_only) const {
     const Mask wr = p.active_wr | (write ? hit : 0);
     if (rd != 0 && p.return_slots != 0) at(Command::RD, p, flips ? soon : p.rd_bound);
     if (wr != 0) at(Command::WR, p, flips ? soon : p.wr_bound);
-    if (!stopped && acts(p, op, blocked) != 0) at(Command::ACT, p, flips ? soon : p.act_bound);
+    if (!stopped && acts(p, op, blocked) != 0) {
+      const std::int32_t own = std::max({soon, flips ? soon : p.act_bound, gate(p, Command::ACT)});
+      const std::int32_t t = align(own, Command::ACT);
+      if (t <= last_act(p)) least = std::min(least, t);  // else the refresh is the next event
+    }
     if (!stopped && pres(p, op, blocked) != 0) at(Command::PREpb, p, flips ? soon : p.pre_bound);
     if (config_.refresh == Refresh::none && config_.page_policy == PagePolicy::open) continue;
 
     // What a request waits for may itself be a refresh under way: that counts as progress while requests wait.
-    const bool waiting = ((p.lists[0].has | p.lists[1].has | p.active_rd | p.active_wr) & blocked) != 0;
+    const bool reads = (p.lists[0].has | p.active_rd) != 0 && p.return_slots != 0;
+    const bool waiting = reads || (p.lists[1].has | p.active_wr) != 0;
     if (config_.refresh != Refresh::none && !config_.refresh_blocks_channel) {
       if (!progress_only) least = std::min(least, std::max(soon, p.refresh_at));
-      if (blocked != 0 && (!progress_only || (waiting && p.return_slots != 0))) {
+      if (blocked != 0 && (!progress_only || waiting)) {
         const bool all = config_.refresh == Refresh::all_bank;
         const Mask active = (p.active_rd | p.active_wr) & blocked;
         if ((p.open & blocked) != 0) {

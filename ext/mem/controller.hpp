@@ -257,6 +257,7 @@ class Controller {
   // -- scheduling
   [[nodiscard]] Mask refresh_blocked(const PseudoChannel& p) const;
   [[nodiscard]] bool refresh_wanted(const PseudoChannel& p) const;
+  [[nodiscard]] std::int32_t last_act(const PseudoChannel& p) const;
   [[nodiscard]] Mask hits(const PseudoChannel& p, Op op, Mask blocked) const;
   [[nodiscard]] Mask acts(const PseudoChannel& p, Op op, Mask blocked) const;
   [[nodiscard]] Mask pres(const PseudoChannel& p, Op op, Mask blocked) const;
@@ -297,6 +298,7 @@ class Controller {
   std::array<Effects, kCommands> effects_;
   std::int32_t act_window_ = 0;        // ACTs ...
   std::int32_t act_window_ticks_ = 0;  // ... within these ticks
+  std::int32_t act_to_refresh_ = 0;
   Mask all_banks_ = 0;
 
   std::int64_t base_ = 0;

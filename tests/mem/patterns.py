@@ -89,6 +89,19 @@ def random(g: Geometry, count: int, seed: int, write_percent: int = 0) -> pd.Dat
     return _frame(parts[0], parts[1], parts[3], parts[2], op)
 
 
+def random_two(g: Geometry, count: int, seed: int) -> pd.DataFrame:
+    """Random over two pseudo-channels: the lowest bit of a draw chooses."""
+    draws = splitmix64(seed, count)
+    left = draws // np.uint64(2)
+    parts = []
+    for size in (g.bank_groups, g.banks, g.columns, g.rows):
+        parts.append((left % np.uint64(size)).astype(np.int64))
+        left = left // np.uint64(size)
+    out = _frame(parts[0], parts[1], parts[3], parts[2])
+    out["pseudo_channel"] = (draws % np.uint64(2)).astype(np.int64)
+    return out
+
+
 def tiles(g: Geometry, count: int, seed: int, mapping: str) -> pd.DataFrame:
     """64 KiB pieces at random places, each read through."""
     per_tile = 65536 // g.access_bytes
