@@ -8,6 +8,8 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from made_samples import layers
 
 from cosim.analytic import read_table
@@ -407,3 +409,33 @@ def test_similar_policy_names_get_ids_of_their_own(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text(made)
     ids = [claim.id for claim in load_claims(str(tmp_path / "mine.yaml")).claims]
     assert len(set(ids)) == len(ids) == 5
+
+
+@settings(max_examples=40)
+@given(
+    st.floats(0.3, 1.5),
+    st.floats(0.0, 0.5),
+    st.floats(0.0, 0.5),
+)
+def test_a_wider_tolerance_never_takes_a_confirmation_back(published: float, narrow: float, more: float) -> None:
+    def judged(relative: float) -> str:
+        entry = {
+            **{key: value for key, value in BASE.items() if key not in ("published", "unit")},
+            "published": published,
+            "unit": "1",
+            "tolerance": {"relative": relative, "reason": "drawn"},
+        }
+        claims = ClaimFile.model_validate({"schema": 1, "paper": "p", "claims": [entry]})
+        return str(judge(claims, LOOSE, RUN)[0]["verdict"])
+
+    first, second = judged(narrow), judged(narrow + more)
+    rank = ["refuted", "inconclusive", "confirmed"]
+    assert rank.index(first) <= rank.index(second)
+
+
+LOOSE = Samples(
+    pd.concat(
+        [layers({("a", "flit"): 100.0}, noise=0.2, seed=1), layers({("b", "flit"): 80.0}, noise=0.2, seed=2)],
+        ignore_index=True,
+    )
+)
