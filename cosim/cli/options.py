@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-__all__ = ["out_option", "override_option", "yes_option"]
+__all__ = ["jobs_option", "out_option", "override_option", "yes_option"]
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -38,3 +39,15 @@ def out_option(command: _Command) -> _Command:
 def yes_option(command: _Command) -> _Command:
     """``--yes``; arrives as ``yes: bool``."""
     return click.option("--yes", is_flag=True, help="Run even if the estimate is above the limit.")(command)
+
+
+def jobs_option(command: _Command) -> _Command:
+    """``--jobs N``; arrives as ``jobs: int``."""
+    return click.option(
+        "--jobs",
+        type=click.IntRange(min=1),
+        default=lambda: os.cpu_count() or 1,
+        show_default="all cores",
+        metavar="N",
+        help="Processes; results do not depend on it.",
+    )(command)

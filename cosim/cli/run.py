@@ -1,0 +1,46 @@
+"""``cosim run``: one policy of an experiment at one rung, without claims."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from cosim.cli.options import jobs_option, out_option, override_option
+
+__all__ = ["run"]
+
+
+@click.command()
+@click.argument("experiment", metavar="NAME|FILE")
+@click.option("--policy", help="Policy of the experiment; the first one if not given.")
+@click.option("--rung", default="flit", show_default=True, help="link, link+command, flit+rate or flit.")
+@out_option
+@override_option
+@jobs_option
+def run(
+    experiment: str, policy: str | None, rung: str, out: Path | None, overrides: tuple[str, ...], jobs: int
+) -> None:
+    """Simulate an experiment without claims: stage times of every layer, bytes, flit-hops.
+
+    With --out the frames layers, groups, links, banks, chiplets and experts are written there as Parquet.
+    """
+    from cosim.experiment import Experiment
+    from cosim.report.progress import RunProgress
+    from cosim.run.summary import run_summary
+
+    loaded = Experiment.load(experiment, overrides)
+    chosen = policy if policy is not None else loaded.spec.policies[0].title
+    with RunProgress(f"run {loaded.name}: {chosen} at {rung}") as progress:
+        result = loaded.run(chosen, rung, jobs=jobs, progress=progress)
+    click.echo(run_summary(result))
+    if out is not None:
+        from cosim.report.directory import RunDirectory
+
+        with RunDirectory(out, loaded.resolved) as directory:
+            for name in ("layers", "groups", "links", "banks", "chiplets", "experts"):
+                frame = getattr(result, name)
+                if len(frame):
+                    frame.to_parquet(directory.path / f"{name}.parquet", index=False)
+            directory.write_provenance(loaded.spec.seeds, loaded.plugin_hashes())
+        click.echo(f"frames: {out}")

@@ -1,0 +1,239 @@
+"""`Experiment`: load, run, validate. What the command line calls and a notebook uses."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from cosim.config.errors import ConfigErrors, did_you_mean, one_of
+from cosim.config.load import resolved_yaml
+from cosim.config.schema_experiment import ExperimentSpec
+from cosim.policy.registry import make_policy
+from cosim.report.contents import RunContents
+from cosim.report.directory import file_sha256, write_atomically
+from cosim.run.campaign import Campaign, simulated_rungs
+from cosim.run.estimate import Estimate, estimate
+from cosim.run.machine import RUNG_KNOBS
+from cosim.run.recording import DecisionRecord
+from cosim.run.setup import Setup
+from cosim.run.store import UnitStore
+from cosim.run.unit import FRAME_NAMES, UnitKey, UnitResult
+from cosim.run.validation import Validation, validation_contents
+from cosim.system import LoadedExperiment, open_experiment
+
+__all__ = ["Experiment", "Report", "Run"]
+
+Progress = Callable[[float, float, str], None]
+
+
+@dataclass(frozen=True)
+class Run:
+    """One policy at one rung, all seeds.
+
+    Attributes:
+        layers: policy, rung, seed, batch, layer, ``<stage>_fs`` of the group that ends last, total_fs, bytes_<class>,
+            replica_factor, energy_J (where the hardware gives energies).
+        groups: one row per token group: layer, expert, source, aggregator, tokens, bytes, replica, chiplet,
+            memory_node, fetch_bytes, resident_fraction, ``<stage>_fs``, total_fs. Endpoints are indices.
+        links: per directed link and message class: flits, bytes, busy and stall cycles.
+        banks: per DRAM bank: bytes, commands, row results, busy cycles; empty where memory is a rate.
+        chiplets: per endpoint: busy_fs, tokens, macs.
+        experts: per (layer, expert, endpoint): groups, tokens, time in three stages.
+        decisions: per seed, the decisions taken; see :class:`cosim.run.recording.DecisionRecord`.
+        figures: exact counts per seed: flit_hops, dram_read_bytes ...
+    """
+
+    policy: str
+    rung: str
+    layers: pd.DataFrame
+    groups: pd.DataFrame
+    links: pd.DataFrame
+    banks: pd.DataFrame
+    chiplets: pd.DataFrame
+    experts: pd.DataFrame
+    decisions: Mapping[int, DecisionRecord]
+    figures: Mapping[int, Mapping[str, int]]
+
+
+@dataclass(frozen=True)
+class Report:
+    """A finished validation."""
+
+    contents: RunContents
+    validation: Validation
+
+    @property
+    def metrics(self) -> pd.DataFrame:
+        """policy, rung, metric, unit, value, ci_low, ci_high, n."""
+        return self.contents.metrics
+
+    @property
+    def claims(self) -> list[dict[str, Any]]:
+        """The judged claims, as in ``claims.json``."""
+        return [dict(claim) for claim in self.contents.claims]
+
+    @property
+    def layers(self) -> pd.DataFrame:
+        """One row per (policy, rung, seed, batch, layer)."""
+        return self.contents.layers
+
+    def to_html(self, path: str | os.PathLike[str]) -> Path:
+        """Writes the self-contained report and returns its path."""
+        from cosim.report.html import render
+
+        target = Path(path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(target, render(self.contents).encode())
+        return target
+
+
+class Experiment:
+    """A checked experiment, ready to run."""
+
+    def __init__(self, loaded: LoadedExperiment) -> None:
+        self._loaded = loaded
+        self._setup = Setup(loaded)
+
+    @classmethod
+    def load(cls, reference: str | os.PathLike[str] | Mapping[str, Any], overrides: Iterable[str] = ()) -> Experiment:
+        """An experiment by shipped name, by path, or as a mapping; ``overrides`` are texts ``key=value``.
+
+        Raises:
+            ConfigErrors: every error of the experiment and of the files it names.
+        """
+        named = reference if isinstance(reference, Mapping) else os.fspath(reference)
+        return cls(open_experiment(named, overrides))
+
+    @property
+    def name(self) -> str:
+        """The experiment's name; ``experiment`` where it has none."""
+        return self._loaded.spec.name or "experiment"
+
+    @property
+    def spec(self) -> ExperimentSpec:
+        """The checked experiment."""
+        return self._loaded.spec
+
+    def units(self) -> list[UnitKey]:
+        """The simulated units of a validation: (policy, rung, seed)."""
+        return self._campaign(None, 1).keys()
+
+    def plugin_hashes(self) -> dict[str, str]:
+        """SHA-256 of every file of the user's that runs or is read: policies, analytical functions, tables, traces."""
+        spec = self._loaded.spec
+        names = [policy.name for policy in spec.policies]
+        names += [text for item in spec.analytic for text in (item.function, item.table) if text is not None]
+        files = [name.rpartition(":")[0] if ".py:" in name else name for name in names]
+        found = [Path(file) for file in (*files, spec.trace.file) if "/" in file]
+        return {file.name: file_sha256(file) for file in found if file.is_file()}
+
+    @property
+    def setup(self) -> Setup:
+        """Trace, batches, profile and rates that all runs share."""
+        return self._setup
+
+    @cached_property
+    def resolved(self) -> str:
+        """The experiment with every default written out, as YAML that loads to the same."""
+        return resolved_yaml(self._loaded.spec)
+
+    def check(self) -> None:
+        """Reads the trace, makes batches and policies: every wrong input is found before anything runs.
+
+        Raises:
+            ConfigErrors or another ValueError: all that is wrong.
+        """
+        for position, policy in enumerate(self._loaded.spec.policies):
+            make_policy(policy.name, policy.params, path=f"policies.{position}")
+        self._setup.check()
+
+    def estimate(self) -> Estimate:
+        """Work and time that a validation will take."""
+        return estimate(self._setup, self._campaign(None, 1).keys())
+
+    def _campaign(self, units: Path | None, jobs: int) -> Campaign:
+        return Campaign(self._setup, self.resolved, UnitStore(units, self.resolved), jobs)
+
+    def run(self, policy: str, rung: str = "flit", *, jobs: int = 1, progress: Progress | None = None) -> Run:
+        """One policy at one rung (link, link+command, flit+rate, flit), over all seeds.
+
+        Raises:
+            ConfigErrors: a policy the experiment does not have, an unknown rung.
+        """
+        spec = self._loaded.spec
+        titles = [item.title for item in spec.policies]
+        if policy not in titles:
+            raise ConfigErrors.single(
+                one_of(titles), repr(policy), path="policy", suggestion=did_you_mean(policy, titles)
+            )
+        if rung not in RUNG_KNOBS:
+            known = list(RUNG_KNOBS)
+            raise ConfigErrors.single(one_of(known), repr(rung), path="rung", suggestion=did_you_mean(rung, known))
+        self.check()
+        keys = [UnitKey(policy, rung, seed) for seed in spec.seeds]
+        found = self._campaign(None, jobs).run_keys(keys, progress)
+        return _joined(policy, rung, [found[key] for key in keys])
+
+    def validate(
+        self,
+        *,
+        jobs: int = 1,
+        units: str | os.PathLike[str] | None = None,
+        progress: Progress | None = None,
+    ) -> Report:
+        """Every policy at every rung, beside the analytical models, judged claim by claim.
+
+        Args:
+            jobs: processes; the result does not depend on it.
+            units: folder that keeps finished units, so that an interrupted validation goes on.
+            progress: called with (done, total, note).
+
+        Raises:
+            ConfigErrors or another ValueError: wrong input, found before anything runs.
+        """
+        self.check()
+        with _one_blas_thread():
+            validation = Validation.prepare(self._loaded, self._setup)
+            closed, replays = self._campaign(Path(units) if units is not None else None, jobs).run(progress)
+            return Report(validation_contents(validation, closed, replays), validation)
+
+    @property
+    def simulated_rungs(self) -> list[str]:
+        """The rungs that are simulated, highest fidelity first."""
+        return simulated_rungs(self._loaded.spec.rungs)
+
+
+def _joined(policy: str, rung: str, results: list[UnitResult]) -> Run:
+    frames = {
+        name: pd.concat([result.frames[name] for result in results], ignore_index=True) for name in FRAME_NAMES
+    }
+    return Run(
+        policy,
+        rung,
+        **frames,
+        decisions={result.key.seed: result.record for result in results},
+        figures={result.key.seed: result.figures for result in results},
+    )
+
+
+@contextlib.contextmanager
+def _one_blas_thread() -> Iterator[None]:
+    """Sums of floats in one order, whatever the host's thread count."""
+    names = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+    before = {name: os.environ.get(name) for name in names}
+    os.environ.update(dict.fromkeys(names, "1"))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value

@@ -1,0 +1,76 @@
+"""What a run will take, told before it starts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cosim.run.machine import RUNG_KNOBS
+from cosim.run.setup import Setup
+from cosim.run.unit import UnitKey
+from cosim.system.routes import Routes
+
+__all__ = ["Estimate", "estimate"]
+
+# Work per second of one process, measured with benchmarks/coupled_speed.py on a 2-core x86-64 virtual machine, rounded
+# down. They only serve the estimate, no result depends on them.
+_FLIT_HOPS_PER_S = 4e6
+_BURSTS_PER_S = 1e6
+_LINK_HOPS_PER_S = 1.5e6
+_LAYERS_PER_S = 300.0
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Of a whole experiment: ``flit_hops`` and ``bursts`` that will be stepped, seconds of one process, peak bytes."""
+
+    flit_hops: int
+    bursts: int
+    dram_bytes: int
+    seconds: float
+
+    def text(self, jobs: int) -> str:
+        """One line for the terminal."""
+        wall = self.seconds / jobs
+        return (
+            f"estimated: {self.flit_hops / 1e6:.1f} M flit-hops, {self.bursts / 1e6:.1f} M DRAM bursts "
+            f"({self.dram_bytes / 1e6:.0f} MB), about {wall:.0f} s with {jobs} process{'es' if jobs > 1 else ''}"
+        )
+
+
+def estimate(setup: Setup, keys: list[UnitKey]) -> Estimate:
+    """Counts distinct experts of the first seed's batches; every one is read once per layer and batch."""
+    batches = setup.batches(setup.spec.seeds[0])
+    ids = setup.trace.ids
+    touched = sum(len(np.unique(ids[rows, layer])) for rows in batches for layer in setup.layers)
+    tokens = sum(len(rows) for rows in batches)
+    level = setup.system.level
+    routes = Routes.of(setup.system)
+    memories = [place.index for place in setup.system.memory_endpoints]
+    computes = [place.index for place in setup.system.compute_endpoints]
+    near = float(np.mean([min(routes.between(m, c) for m in memories) for c in computes])) + 1
+    far = float(np.mean([[routes.between(a, b) for a in computes] for b in computes])) + 1
+    weight_bytes = touched * setup.rates.expert_bytes
+    payload = level.max_packet_flits * level.flit_width - level.header_bytes
+    weight_flits = weight_bytes / payload * level.max_packet_flits
+    pairs = tokens * len(setup.layers) * setup.model.top_k * 2
+    token_flits = pairs * -(-(setup.model.activation_bytes + level.header_bytes) // level.flit_width)
+    hops = int(weight_flits * near + token_flits * far)
+    bursts = weight_bytes // setup.burst_bytes
+    flit_hops = all_bursts = dram = 0
+    seconds = 0.0
+    for key in keys:
+        network, memory = RUNG_KNOBS[key.rung]
+        dram += weight_bytes
+        seconds += len(batches) * len(setup.layers) / _LAYERS_PER_S
+        if network == "flit":
+            flit_hops += hops
+            seconds += hops / _FLIT_HOPS_PER_S
+        else:
+            messages = weight_bytes / (payload if memory == "command" else 16384 / 20)
+            seconds += messages * near / _LINK_HOPS_PER_S
+        if memory == "command":
+            all_bursts += bursts
+            seconds += bursts / _BURSTS_PER_S
+    return Estimate(flit_hops, all_bursts, dram, seconds)

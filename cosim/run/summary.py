@@ -1,0 +1,41 @@
+"""A run in a few lines of text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cosim.report.vocabulary import quantity
+from cosim.workload.stages import STAGES
+
+if TYPE_CHECKING:
+    from cosim.experiment import Run
+
+__all__ = ["run_summary"]
+
+
+def run_summary(run: Run) -> str:
+    """Mean layer latency and its stages, bytes by class, and exact counts, with units."""
+    layers = run.layers
+    total = float(layers["total_fs"].mean())
+    lines = [
+        f"{run.policy} at {run.rung}: {len(layers)} layers (seed, batch, layer), mean {quantity(total, 'fs')}",
+        "stages of the group that ends last, mean:",
+    ]
+    for stage in STAGES:
+        mean = float(layers[f"{stage}_fs"].mean())
+        if mean:
+            lines.append(f"  {stage:12s} {quantity(mean, 'fs'):>12s}  {mean / total:6.1%}")
+    lines.append("bytes moved:")
+    for name in layers.columns:
+        if name.startswith("bytes_"):
+            moved = float(layers[name].sum())
+            lines.append(f"  {name.removeprefix('bytes_'):12s} {quantity(moved, 'B'):>12s}")
+    totals: dict[str, int] = {}
+    for figures in run.figures.values():
+        for name in ("flit_hops", "link_hops", "dram_read_bytes", "dram_written_bytes", "simulated_fs"):
+            totals[name] = totals.get(name, 0) + figures.get(name, 0)
+    counted = [f"{totals[name]:,} {label}" for name, label in (("flit_hops", "flit-hops"), ("link_hops", "link hops")) if totals[name]]
+    counted.append(f"{quantity(float(totals['dram_read_bytes']), 'B')} read from DRAM")
+    counted.append(f"{quantity(float(totals['simulated_fs']), 'fs')} simulated")
+    lines.append(", ".join(counted))
+    return "\n".join(lines)

@@ -1,0 +1,275 @@
+"""From finished units to what a report holds: analytical rungs, metrics, verdicts and facts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from cosim.analytic.adapter import analytic_system
+from cosim.analytic.evaluate import analytic_rungs, layers_frame
+from cosim.analytic.interface import AnalyticModel
+from cosim.analytic.registry import load_analytic
+from cosim.analytic.system import AnalyticSystem
+from cosim.analytic.table import FigureTable
+from cosim.config.dump import dump_yaml
+from cosim.config.errors import ConfigErrors
+from cosim.policy.registry import make_policy
+from cosim.report.contents import (
+    BANKS,
+    CHIPLETS,
+    EXPERTS,
+    LAYERS,
+    LINKS,
+    RUNG_ORDER,
+    Figure,
+    FrameSpec,
+    Law,
+    RunContents,
+    RunInfo,
+    empty,
+)
+from cosim.run.campaign import top_rung
+from cosim.run.setup import Setup, part_text
+from cosim.run.unit import UnitKey, UnitResult
+from cosim.system import LoadedExperiment
+from cosim.validate.claims import ClaimFile, load_claims
+from cosim.validate.compare import BALANCE_DEFINITION, layer_balance, metrics_frame
+from cosim.validate.samples import Samples
+from cosim.validate.verdicts import RunScope, judge
+
+__all__ = ["ModelFigures", "Validation", "validation_contents"]
+
+
+@dataclass(frozen=True)
+class ModelFigures:
+    """The model as analytical models see it."""
+
+    hidden: int
+    intermediate: int
+    expert_bytes: int
+    macs_per_token: int
+
+
+@dataclass(frozen=True)
+class Validation:
+    """What stands beside the simulation: analytical models by name with their rungs, and the claims."""
+
+    loaded: LoadedExperiment
+    setup: Setup
+    models: Mapping[str, AnalyticModel]
+    tables: Mapping[str, FigureTable]
+    rungs: Mapping[str, str]
+    claims: ClaimFile | None
+    system: AnalyticSystem
+    model: ModelFigures
+
+    @classmethod
+    def prepare(cls, loaded: LoadedExperiment, setup: Setup) -> Validation:
+        """Loads models and claims.
+
+        Raises:
+            ConfigErrors: what is wrong with them, all of it.
+        """
+        spec = loaded.spec
+        errors: list[ConfigErrors] = []
+        entries: dict[str, AnalyticModel | FigureTable] = {}
+        if "analytic" in spec.rungs:
+            for item in spec.analytic:
+                try:
+                    entry = load_analytic(item.model_dump(mode="json"), Path())
+                    entries[entry.name] = entry
+                except ConfigErrors as found:
+                    errors.append(found)
+        claims = None
+        if spec.claims is not None:
+            try:
+                claims = load_claims(spec.claims)
+            except ConfigErrors as found:
+                errors.append(found)
+        if errors:
+            raise ConfigErrors([error for found in errors for error in found.errors])
+        model = spec.workload.model
+        return cls(
+            loaded,
+            setup,
+            {name: entry for name, entry in entries.items() if not isinstance(entry, FigureTable)},
+            {name: entry for name, entry in entries.items() if isinstance(entry, FigureTable)},
+            analytic_rungs(list(entries)),
+            claims,
+            analytic_system(loaded.system),
+            ModelFigures(model.hidden, model.moe_intermediate, setup.rates.expert_bytes, model.expert_macs_per_token),
+        )
+
+
+def validation_contents(
+    validation: Validation, closed: Mapping[UnitKey, UnitResult], replays: Mapping[UnitKey, UnitResult]
+) -> RunContents:
+    """Everything the report shows. ``replays`` stand for their rung wherever rungs are compared with the top one."""
+    spec, setup = validation.loaded.spec, validation.setup
+    policies = [policy.title for policy in spec.policies]
+    top = top_rung(spec.rungs)
+    compared = {**closed}
+    for key, result in replays.items():
+        compared[UnitKey(key.policy, key.rung, key.seed)] = result
+    layers = [_with_balance(result, setup) for _, result in sorted(compared.items())]
+    if top is not None:
+        for policy in policies:
+            decisions = pd.concat(
+                [closed[UnitKey(policy, top, seed)].frames["groups"] for seed in spec.seeds], ignore_index=True
+            )
+            layers += _analytic_layers(validation, policy, decisions)
+    all_layers = pd.concat(layers, ignore_index=True)
+    figures = {validation.rungs[name]: table for name, table in validation.tables.items()}
+    aliases = {f"analytic:{name}": rung for name, rung in validation.rungs.items()}
+    samples = Samples(all_layers, figures=figures, aliases=aliases)
+    shown = [rung for rung in RUNG_ORDER if rung in spec.rungs and rung != "analytic"]
+    rungs = [*validation.rungs.values(), *shown]
+    claims = []
+    if validation.claims is not None:
+        scope = RunScope(spec.name, spec.workload.scope, validation.rungs)
+        claims = judge(validation.claims, samples, scope)
+    return RunContents(
+        info=_info(validation, closed, replays, rungs),
+        metrics=metrics_frame(samples, policies, rungs),
+        layers=_trimmed(all_layers, LAYERS),
+        links=_all(compared, "links", LINKS),
+        banks=_all(compared, "banks", BANKS),
+        chiplets=_all(compared, "chiplets", CHIPLETS),
+        experts=_all(compared, "experts", EXPERTS),
+        claims=claims,
+    )
+
+
+def _with_balance(result: UnitResult, setup: Setup) -> pd.DataFrame:
+    groups = result.frames["groups"]
+    chiplets = [place.index for place in setup.system.compute_endpoints]
+    balance = layer_balance(groups, chiplets, setup.model.expert_macs_per_token)
+    return result.frames["layers"].merge(balance, on=["seed", "batch", "layer"], how="left", validate="one_to_one")
+
+
+def _analytic_layers(validation: Validation, policy: str, decisions: pd.DataFrame) -> list[pd.DataFrame]:
+    return [
+        layers_frame(
+            model, decisions, validation.system, validation.model, policy=policy, rung=validation.rungs[name]
+        )
+        for name, model in validation.models.items()
+    ]
+
+
+def _trimmed(frame: pd.DataFrame, spec: FrameSpec) -> pd.DataFrame:
+    """The frame with the report's columns; byte counts that a rung does not have are zero."""
+    names = [name for name, _ in spec.columns(frame)]
+    out: pd.DataFrame = frame.loc[:, names].copy()
+    for name in names:
+        if name.startswith("bytes_"):
+            out[name] = out[name].fillna(0).astype(np.int64)
+    return out
+
+
+def _all(results: Mapping[UnitKey, UnitResult], name: str, spec: FrameSpec) -> pd.DataFrame:
+    parts = [result.frames[name] for _, result in sorted(results.items()) if len(result.frames[name])]
+    return _trimmed(pd.concat(parts, ignore_index=True), spec) if parts else empty(spec)
+
+
+_SHOWN_FIGURES = (
+    ("flit_hops", "1"),
+    ("link_hops", "1"),
+    ("dram_read_bytes", "B"),
+    ("dram_written_bytes", "B"),
+    ("wasted_prefetch_bytes", "B"),
+)
+
+
+def _info(
+    validation: Validation,
+    closed: Mapping[UnitKey, UnitResult],
+    replays: Mapping[UnitKey, UnitResult],
+    rungs: list[str],
+) -> RunInfo:
+    spec, setup = validation.loaded.spec, validation.setup
+    system = validation.loaded.system
+    figures = []
+    units = [*closed.values(), *replays.values()]
+    for rung in rungs:
+        of_rung = [unit for unit in units if unit.key.rung == rung]
+        for name, unit_name in _SHOWN_FIGURES:
+            value = sum(unit.figures.get(name, 0) for unit in of_rung)
+            if value:
+                figures.append(Figure(rung, name, value, unit_name))
+    level = system.level
+    description = {
+        "topology": f"{level.topology.kind} {' × '.join(map(str, getattr(level.topology, 'shape', ())))}",
+        "links": f"{level.flit_width} B flits, {level.num_vcs} VCs × {level.vc_buf_size} flits",
+        "compute": f"{len(system.compute_endpoints)} chiplets",
+        "memory": ", ".join(
+            sorted({f"{p.spec.memory.channels} × {p.spec.memory.preset}" for p in system.memory_endpoints if p.spec.memory})
+        )
+        + f" at {len(system.memory_endpoints)} endpoints",
+    }
+    rerun = sorted({f"{key.policy} at {key.rung}" for key in replays})
+    decisions = (
+        "every rung took the same decisions by itself, so closed loop and replay are one"
+        if not replays
+        else "these rungs decided otherwise than the top one and were replayed with its decisions: " + ", ".join(rerun)
+    )
+    costs = sorted({title for title in _zero_cost_policies(validation)})
+    warnings = []
+    if costs:
+        warnings.append("decision cost declared as zero by: " + ", ".join(costs))
+    return RunInfo(
+        name=spec.name or "experiment",
+        description=f"{spec.workload.batches} batches of {spec.workload.batch_tokens} tokens ({spec.workload.mode}), "
+        f"MoE layers {spec.workload.layers}",
+        model=spec.workload.model.name or "model",
+        trace=setup.trace.provenance,
+        trace_name=spec.trace.file if "/" not in spec.trace.file else Path(spec.trace.file).stem,
+        profile=part_text(spec.trace.profile),
+        evaluate=part_text(spec.trace.evaluate),
+        scope=spec.workload.scope,
+        policies=tuple(policy.title for policy in spec.policies),
+        rungs=tuple(rungs),
+        seeds=tuple(spec.seeds),
+        balance_definition=BALANCE_DEFINITION,
+        sampling=spec.sampling,
+        system={"hardware": spec.system.name or "system", **description},
+        assumed=_assumed(validation),
+        figures=tuple(figures),
+        laws=(
+            Law("conservation", f"flits, credits, bursts and buffers of {len(units)} runs"),
+            Law("decisions", decisions),
+        ),
+        warnings=tuple(warnings),
+    )
+
+
+def _zero_cost_policies(validation: Validation) -> list[str]:
+    titles = []
+    for item in validation.loaded.spec.policies:
+        policy = make_policy(item.name, item.params)
+        if not any(policy.decision_cost.values()) and item.name != "static":
+            titles.append(item.title)
+    return titles
+
+
+def _assumed(validation: Validation) -> dict[str, str]:
+    """Keys that the hardware file marks as assumed, with their values."""
+    plain = validation.loaded.spec.system.model_dump(mode="json", exclude_none=True)
+    found: dict[str, str] = {}
+
+    def walk(value: object, path: tuple[str, ...]) -> None:
+        if isinstance(value, Mapping):
+            for key, below in value.items():
+                walk(below, (*path, str(key)))
+            return
+        for key in validation.loaded.spec.system.assumed:
+            parts = tuple(key.split("."))
+            if path[-len(parts) :] == parts:
+                text = value if isinstance(value, str) else dump_yaml({"v": value}).removeprefix("v:").strip()
+                found[".".join(path)] = str(text)
+
+    walk(plain, ())
+    return found
