@@ -41,17 +41,7 @@ from cosim.validate.compare import BALANCE_DEFINITION, layer_balance, metrics_fr
 from cosim.validate.samples import Samples
 from cosim.validate.verdicts import RunScope, judge
 
-__all__ = ["ModelFigures", "Validation", "validation_contents"]
-
-
-@dataclass(frozen=True)
-class ModelFigures:
-    """The model as analytical models see it."""
-
-    hidden: int
-    intermediate: int
-    expert_bytes: int
-    macs_per_token: int
+__all__ = ["Validation", "validation_contents"]
 
 
 @dataclass(frozen=True)
@@ -65,7 +55,6 @@ class Validation:
     rungs: Mapping[str, str]
     claims: ClaimFile | None
     system: AnalyticSystem
-    model: ModelFigures
 
     @classmethod
     def prepare(cls, loaded: LoadedExperiment, setup: Setup) -> Validation:
@@ -92,7 +81,6 @@ class Validation:
                 errors.append(found)
         if errors:
             raise ConfigErrors([error for found in errors for error in found.errors])
-        model = spec.workload.model
         return cls(
             loaded,
             setup,
@@ -101,7 +89,6 @@ class Validation:
             analytic_rungs(list(entries)),
             claims,
             analytic_system(loaded.system),
-            ModelFigures(model.hidden, model.moe_intermediate, setup.rates.expert_bytes, model.expert_macs_per_token),
         )
 
 
@@ -154,7 +141,7 @@ def _with_balance(result: UnitResult, setup: Setup) -> pd.DataFrame:
 def _analytic_layers(validation: Validation, policy: str, decisions: pd.DataFrame) -> list[pd.DataFrame]:
     return [
         layers_frame(
-            model, decisions, validation.system, validation.model, policy=policy, rung=validation.rungs[name]
+            model, decisions, validation.system, validation.setup.model, policy=policy, rung=validation.rungs[name]
         )
         for name, model in validation.models.items()
     ]
