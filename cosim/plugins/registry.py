@@ -40,6 +40,11 @@ GROUPS: Mapping[str, str] = MappingProxyType(
 
 _OWN: Mapping[str, Mapping[str, str]] = {
     "topologies": {"mesh": "cosim.config.schema_network:MeshSpec"},
+    "policies": {
+        "static": "cosim.policy.static:Static",
+        "hot_replication": "cosim.policy.hot_replication:HotReplication",
+        "popularity_prefetch": "cosim.policy.popularity_prefetch:PopularityPrefetch",
+    },
     "trace_adapters": {"hdmoe_json": "cosim_adapters.hdmoe:ADAPTER"},
     "analytic_models": {
         "comoe": "cosim.analytic.comoe:CoMoE",

@@ -6,12 +6,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import BaseModel, ValidationError
+
 from cosim.config.errors import ConfigError, ConfigErrors
 from cosim.config.load import ExperimentCheck, Parts, load_experiment, load_hardware
 from cosim.config.loader import Document, KeyPath
 from cosim.config.schema_experiment import ExperimentSpec
 from cosim.config.units import BYTES, format_quantity
-from cosim.plugins.registry import find
+from cosim.config.validate import findings
+from cosim.plugins.registry import PluginError, find
 from cosim.system.system import System, hardware_findings
 
 __all__ = ["LoadedExperiment", "load_system", "open_experiment"]
@@ -76,16 +79,45 @@ def _fit(parts: Parts) -> Iterator[ConfigError]:
 
 
 def _components(parts: Parts) -> Iterator[ConfigError]:
-    """Names that no package provides."""
-    for key, kind in (("analytic", "analytic_models"),):
+    """Policies and analytical models that no package provides, and parameters that they do not take."""
+    for key, kind in (("policies", "policies"), ("analytic", "analytic_models")):
         entries = parts.document.get((key,))
         for position, entry in enumerate(entries if isinstance(entries, list) else ()):
-            where: KeyPath = (key, position, "name") if isinstance(entry, Mapping) else (key, position)
-            name = parts.document.get(where)
-            if not isinstance(name, str) or ".py:" in name or not name:
+            where: KeyPath = (key, position)
+            mapped = isinstance(entry, Mapping)
+            name = entry.get("name") if mapped else entry
+            if not isinstance(name, str) or not name or ".py:" in name:
                 continue
             try:
-                find(kind, name)
+                component = find(kind, name).load()
             except ConfigErrors as found:
                 for error in found.errors:
-                    yield parts.document.error(where, error.expected, error.got, error.suggestion)
+                    yield parts.document.error(
+                        (*where, "name") if mapped else where, error.expected, error.got, error.suggestion
+                    )
+                continue
+            except PluginError as problem:
+                yield parts.document.error(where, "a plug-in that can be loaded", str(problem))
+                continue
+            params = entry.get("params", {}) if mapped else {}
+            if isinstance(params, Mapping):
+                yield from _parameters(component, params, parts.document, (*where, "params"))
+
+
+def _parameters(component: Any, params: Mapping[str, Any], document: Document, where: KeyPath) -> Iterator[ConfigError]:
+    """Parameters against the component's schema (``Params``) or its own check (``with_parameters``)."""
+    schema = getattr(component, "Params", None)
+    if isinstance(schema, type) and issubclass(schema, BaseModel):
+        try:
+            schema.model_validate(dict(params))
+        except ValidationError as problem:
+            yield from findings(problem, schema, document, where)
+        return
+    check = getattr(component, "with_parameters", None)
+    if callable(check):
+        try:
+            check(params)
+        except ConfigErrors as found:
+            for error in found.errors:
+                key = error.path.rpartition(".params.")[2]
+                yield document.error((*where, key), error.expected, error.got, error.suggestion, key=key in params)

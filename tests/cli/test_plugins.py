@@ -14,6 +14,7 @@ from cosim.analytic import registry as analytic
 from cosim.cli import main
 from cosim.config import ConfigErrors
 from cosim.plugins import GROUPS, PluginError, find, names, plugins
+from cosim.policy import registry as policies
 from cosim.trace import adapters
 
 Install = Callable[..., None]
@@ -92,5 +93,7 @@ def test_every_component_of_ours_loads_and_shows(kind: str) -> None:
 
 def test_rooms_and_registry_name_the_same_components() -> None:
     assert analytic.model_names() == names("analytic_models")
+    assert sorted(policies.policy_names()) == names("policies")
+    assert {name: find("policies", name).load() for name in policies.SHIPPED} == policies.SHIPPED
     assert set(adapters.names()) == set(names("trace_adapters"))
     assert GROUPS["trace_adapters"] == adapters.GROUP

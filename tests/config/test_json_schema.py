@@ -31,12 +31,12 @@ CHECKED = frozenset(
         "propertyNames",
         "patternProperties",
         "anyOf",
-        "oneOf",
+        
         "$ref",
         "enum",
         "const",
         "items",
-        "prefixItems",
+        
         "minItems",
         "maxItems",
         "pattern",

@@ -47,6 +47,21 @@ def test_unknown_components() -> None:
     ]
 
 
+def test_unknown_policy_and_wrong_parameters() -> None:
+    options = [
+        "policies=[statc, {name: hot_replication, params: {budgte: 1.3}}]",
+        "analytic=[{name: hcrmap, params: {nothing: 1}}]",
+    ]
+    found = refusals(*options)
+    assert found[0].startswith(
+        "policies.0: expected one of hot_replication, popularity_prefetch, static, got 'statc'; did"
+    )
+    assert found[1].startswith("policies.1.params.budgte: expected one of the keys")
+    assert "the unknown key 'budgte'" in found[1]
+    assert found[2].startswith("analytic.0.params.nothing: expected a parameter of the model")
+    assert len(found) == 3
+
+
 def test_findings_of_schema_hardware_fit_and_names_come_together() -> None:
     found = refusals(
         "workload.mode=decod",
