@@ -1,0 +1,190 @@
+"""`cosim mem`: run request traces through a memory, show address maps and constraint tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pandas as pd
+
+    from cosim.mem import Memory, MemoryRun
+
+
+def _option_value(text: str) -> tuple[str, Any]:
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise click.BadParameter(f"expected key=value, got {text!r}")
+    return key, yaml.safe_load(value)
+
+
+def _config(preset: str, options: tuple[str, ...]) -> dict[str, Any]:
+    config: dict[str, Any] = {"preset": preset}
+    for option in options:
+        key, value = _option_value(option)
+        if key.startswith("timing."):
+            config.setdefault("timing", {})[key.removeprefix("timing.")] = value
+        else:
+            config[key] = value
+    return config
+
+
+def _memory_options(command: Callable[..., None]) -> Callable[..., None]:
+    command = click.option(
+        "-o",
+        "--option",
+        "options",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="A key of the memory, such as refresh=all_bank or timing.nRCDRD=14.",
+    )(command)
+    return click.option("--preset", default="HBM2_2000", show_default=True, help="The standard and speed bin.")(command)
+
+
+@click.group()
+def mem() -> None:
+    """Run memories by themselves and show address maps."""
+
+
+@mem.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@_memory_options
+@click.option(
+    "--requests", "requests_file", type=click.Path(path_type=Path), help="Write every request's times (CSV or Parquet)."
+)
+@click.option(
+    "--commands", "commands_file", type=click.Path(path_type=Path), help="Write the command trace (CSV or Parquet)."
+)
+def run(
+    file: Path, preset: str, options: tuple[str, ...], requests_file: Path | None, commands_file: Path | None
+) -> None:
+    """Play the requests of FILE through a memory.
+
+    FILE is a table (.csv, .parquet: arrive_cycle, op, and address [, size_bytes] or coordinates) or text: lines
+    '[@cycle ]R|W pc sid bg bank row column', 'R|W address', or 'address READ|WRITE cycle'; '#' starts a comment.
+    """
+    from cosim.mem import Memory
+    from cosim.mem.traces import read_trace
+
+    memory = Memory(_config(preset, options))
+    result = memory.run_requests(read_trace(file), commands=commands_file is not None)
+    _print_run(memory, result)
+    if requests_file is not None:
+        _write(result.requests, requests_file)
+    if commands_file is not None:
+        _write(result.commands, commands_file)
+
+
+def _write(frame: pd.DataFrame, path: Path) -> None:
+    if path.suffix == ".parquet":
+        frame.to_parquet(path, index=False)
+    else:
+        frame.to_csv(path, index=False)
+
+
+def _print_run(memory: Memory, result: MemoryRun) -> None:
+    standard = memory.standard
+    options = memory.options
+    counts = result.counters
+    classified = max(counts["row_hits"] + counts["row_misses"] + counts["row_conflicts"], 1)
+
+    def share(name: str) -> str:
+        return f"{counts[name]} ({100 * counts[name] / classified:.1f} %)"
+
+    click.echo(
+        f"{standard.preset}, values {standard.values}: {options.channels} channel(s) of "
+        f"{standard.organisation.pseudo_channels} pseudo-channel(s), {standard.organisation.access_bytes} B per burst, "
+        f"CK {float(standard.ck_hz) / 1e6:.6g} MHz, refresh {options.refresh}, page policy {options.page_policy}"
+    )
+    used = 100 * result.bandwidth_GBps / result.peak_GBps
+    reads = f"{result.read_latency_mean_cycles:.3f} CK = {result.read_latency_mean_ns:.3f} ns"
+    names = {
+        "ACT": "ACT",
+        "PRE": "PREpb",
+        "precharges_all": "PREab",
+        "RD": "RD",
+        "WR": "WR",
+        "refreshes_all": "REFab",
+        "refreshes_bank": "REFpb",
+    }
+    kinds = {
+        "served_reads": "read",
+        "served_writes": "written",
+        "forwarded": "forwarded from the write queue",
+        "coalesced": "absorbed",
+    }
+    served = ", ".join(f"{counts[key]} {text}" for key, text in kinds.items())
+    lines = [
+        ("time", f"{result.total_cycles} CK = {result.total_ns:.3f} ns"),
+        ("bandwidth", f"{result.bandwidth_GBps:.4f} GB/s of {result.peak_GBps:.4f} GB/s ({used:.1f} %), 1 GB = 10^9 B"),
+        ("bound by", result.bound_by),
+        ("read latency", f"{reads} mean, accept to last beat (controller and DRAM; no PHY, no network)"),
+        ("requests", f"{counts['asked']} bursts: {served}"),
+        ("row hits", share("row_hits")),
+        ("row misses", share("row_misses")),
+        ("row conflicts", share("row_conflicts")),
+        ("commands", ", ".join(f"{counts[key]} {text}" for key, text in names.items())),
+    ]
+    if standard.energy is not None:
+        energy = result.energy["energy_pJ"].sum()
+        moved = int(result.banks["bytes"].sum()) * 8
+        per_bit = f", {energy / moved:.3f} pJ/bit" if moved else ""
+        lines.append(("energy", f"{energy / 1e3:.3f} nJ{per_bit}"))
+    if result.assumed:
+        lines.append(("assumed", ", ".join(sorted(set(result.assumed)))))
+    for name, text in lines:
+        click.echo(f"{name:<14} {text}")
+
+
+@mem.command("map")
+@_memory_options
+@click.argument("addresses", nargs=-1)
+def map_(preset: str, options: tuple[str, ...], addresses: tuple[str, ...]) -> None:
+    """Show which address bits choose what, and where ADDRESSES (bytes; hexadecimal with 0x) lie."""
+    from cosim.config.errors import ConfigErrors
+    from cosim.mem import Memory
+
+    memory = Memory(_config(preset, options))
+    address_map = memory.options.address_map
+    offset = address_map.access_bytes.bit_length() - 1
+    click.echo(
+        f"capacity {address_map.capacity_bytes} B, "
+        f"{address_map.access_bytes} B per burst (address bits 0 to {offset - 1})"
+    )
+    words = address_map.description
+    start = 0
+    for i in range(1, len(words) + 1):
+        if i == len(words) or words[i].rstrip("0123456789") != words[start].rstrip("0123456789") or "^" in words[i]:
+            last = words[i - 1]
+            text = words[start] if i - 1 == start else f"{words[start]} to {last}"
+            bits = f"bit {start + offset}" if i - 1 == start else f"bits {start + offset} to {i - 1 + offset}"
+            click.echo(f"{bits:<16} {text}")
+            start = i
+    for text in addresses:
+        try:
+            address = int(text, 0)
+        except ValueError:
+            raise ConfigErrors.single("a byte address", text, path="ADDRESSES") from None
+        if not 0 <= address < address_map.capacity_bytes:
+            raise ConfigErrors.single(f"an address from 0 to {address_map.capacity_bytes - 1}", text, path="ADDRESSES")
+        where = ", ".join(f"{name} {value}" for name, value in address_map.decode(address).items())
+        click.echo(f"{text}: {where}, byte {address % address_map.access_bytes} of the burst")
+
+
+@mem.command()
+@_memory_options
+def table(preset: str, options: tuple[str, ...]) -> None:
+    """Print the constraint table: every ordered pair of commands with its minimum distance in command slots."""
+    from cosim.mem import Memory
+
+    memory = Memory(_config(preset, options))
+    slots = memory.standard.slots_per_cycle
+    click.echo(f"{memory.standard.preset}: minimum distance between first command cycles, in slots of 1/{slots} CK")
+    for row in memory.standard.table():
+        window = f" (window {row['window']})" if row["window"] != 1 else ""
+        click.echo(f"{row['from']:<6} {row['to']:<6} {row['scope']:<15} {row['ticks']:>6}{window}  {row['names']}")

@@ -1,0 +1,82 @@
+"""`cosim mem`: every trace form, units with every figure, errors with the line they are on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from click.testing import CliRunner, Result
+
+from cosim.cli.mem import mem
+from cosim.config.errors import ConfigErrors
+from cosim.mem.traces import parse_lines, read_trace
+
+
+def call(*arguments: str) -> Result:
+    return CliRunner().invoke(mem, list(arguments), catch_exceptions=False)
+
+
+def test_the_forms_of_a_trace(tmp_path: Path) -> None:
+    coordinates = parse_lines(["@0 R 0 0 1 2 5 3", "# a remark", "", "@10 W 0 0 1 2 5 4"], "t")
+    assert coordinates["arrive_cycle"].tolist() == [0, 10]
+    assert coordinates[["pseudo_channel", "stack_id", "bank_group", "bank", "row", "column"]].values.tolist() == [
+        [0, 0, 1, 2, 5, 3],
+        [0, 0, 1, 2, 5, 4],
+    ]
+    assert parse_lines(["R 0x40", "ST 64"], "t")["address"].tolist() == [64, 64]
+    assert parse_lines(["0x40 READ 7"], "t").to_dict("records") == [{"arrive_cycle": 7, "op": "R", "address": 64}]
+    frame = pd.DataFrame({"arrive_cycle": [0], "op": ["R"], "address": [0], "size_bytes": [64]})
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    frame.to_parquet(tmp_path / "t.parquet")
+    for name in ("t.csv", "t.parquet"):
+        pd.testing.assert_frame_equal(read_trace(tmp_path / name), frame)
+
+
+@pytest.mark.parametrize(
+    ("lines", "text"),
+    [
+        (["R 0", "X 0"], "line 2: expected"),
+        (["R 0", "@0 R 0 0 1 2 5 3"], "line 2: expected the form of the lines before (address)"),
+        (["R 0 0 1 2 5"], "line 1"),
+        (["# nothing"], "holds no request"),
+        (["@x R 0 0 0 0 0 0"], "line 1"),
+    ],
+)
+def test_bad_traces(lines: list[str], text: str) -> None:
+    with pytest.raises(ConfigErrors) as error:
+        parse_lines(lines, "file.trace")
+    assert text in str(error.value)
+    assert "file.trace" in str(error.value)
+
+
+def test_run_prints_units(tmp_path: Path) -> None:
+    trace = tmp_path / "t.trace"
+    trace.write_text("".join(f"@0 R 0 0 {i % 4} 0 5 {i // 4}\n" for i in range(64)))
+    out = tmp_path / "requests.csv"
+    commands = tmp_path / "commands.parquet"
+    result = call(
+        "run", str(trace), "--preset", "HBM3_6400", "-o", "refresh=all_bank", "-o", "timing.nRCDRD=31",
+        "--requests", str(out), "--commands", str(commands),
+    )  # fmt: skip
+    assert result.exit_code == 0
+    for text in ("CK = ", " ns", "GB/s of 51.2000 GB/s", "bound by", "pJ/bit", "assumed", "row hits       60"):
+        assert text in result.output
+    assert len(pd.read_csv(out)) == 64
+    assert (pd.read_parquet(commands)["command"] == "ACT").sum() == 4
+
+
+def test_map_shows_interleaving() -> None:
+    result = call("map", "-o", "channels=4", "-o", "address_map=RoBaSiCoBgPcCh", "0x20", "0x80")
+    assert "bits 5 to 6      ch0 to ch1" in result.output
+    assert "bit 7            pc0" in result.output
+    assert "0x20: channel 1, pseudo_channel 0" in result.output
+    with pytest.raises(ConfigErrors, match="an address from 0"):
+        call("map", "0x7fffffffffff")
+
+
+def test_table_prints_every_pair() -> None:
+    result = call("table", "--preset", "HBM2_2000")
+    assert "ACT    RD     bank                15  tRCD" in result.output
+    assert "(window 4)  tFAW" in result.output
+    assert len([line for line in result.output.splitlines() if line.startswith("REFpb")]) >= 9
