@@ -211,9 +211,7 @@ class Experiment:
 
 
 def _joined(policy: str, rung: str, results: list[UnitResult]) -> Run:
-    frames = {
-        name: pd.concat([result.frames[name] for result in results], ignore_index=True) for name in FRAME_NAMES
-    }
+    frames = {name: pd.concat([result.frames[name] for result in results], ignore_index=True) for name in FRAME_NAMES}
     return Run(
         policy,
         rung,

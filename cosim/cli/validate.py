@@ -50,7 +50,9 @@ def validate(experiment: str, out: Path | None, overrides: tuple[str, ...], jobs
                 report = loaded.validate(jobs=jobs, units=directory.path / "units", progress=progress)
             directory.write_contents(report.contents)
             wall = time.monotonic() - start
-            directory.write_provenance(loaded.spec.seeds, loaded.plugin_hashes(), {"wall_s": round(wall, 3), "jobs": jobs})
+            directory.write_provenance(
+                loaded.spec.seeds, loaded.plugin_hashes(), {"wall_s": round(wall, 3), "jobs": jobs}
+            )
             report.to_html(directory.path / REPORT_HTML)
     print_report(report.contents)
     click.echo(f"{time.monotonic() - start:.1f} s with {processes} process{'es' if processes > 1 else ''}", err=True)

@@ -58,7 +58,7 @@ class HotReplication(Policy):
             of_layer = [home for home in homes if home.layer == layer]
             chiplets = {home.expert: [home.chiplet] for home in of_layer}
             counts = profile.counts[layer]
-            load = {chiplet: 0.0 for chiplet in computes}
+            load = dict.fromkeys(computes, 0.0)
             for home in of_layer:
                 load[home.chiplet] += float(counts[home.expert])
             for _ in range(budget):
@@ -90,4 +90,3 @@ class HotReplication(Policy):
 
     def assign(self, groups: npt.NDArray[np.void], directory: Directory, pressure: Pressure) -> npt.NDArray[np.int32]:
         return least_loaded(groups, directory)
-

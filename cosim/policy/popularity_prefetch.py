@@ -43,7 +43,10 @@ class PopularityPrefetch(Policy):
         return super().place(system, model, profile)
 
     def on_routed(self, event: RoutedEvent) -> Sequence[Prefetch | Revoke]:
-        wanted = {(int(layer), int(expert)) for layer, expert in zip(event.groups["layer"], event.groups["expert"], strict=True)}
+        wanted = {
+            (int(layer), int(expert))
+            for layer, expert in zip(event.groups["layer"], event.groups["expert"], strict=True)
+        }
         actions: list[Prefetch | Revoke] = [
             Revoke(held.prefetch)
             for held in event.prefetches

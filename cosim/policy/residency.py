@@ -18,6 +18,8 @@ import numpy.typing as npt
 from cosim.config.errors import ConfigError, ConfigErrors
 from cosim.policy.base import ActionKind, Outcome, ResidencyAction
 from cosim.policy.directory import DIRECTORY, HOST, Directory, PlacedReplica, Placement
+from cosim.policy.placement import memory_tier, nearest_memory
+from cosim.system.routes import Routes
 
 if TYPE_CHECKING:
     from cosim.config.schema_model import ModelSpec
@@ -93,13 +95,16 @@ class Residency:
         layers: Sequence[int],
         max_replicas: int,
         budget_bytes: int,
+        shared_bytes: int = 0,
     ) -> None:
         """Places the first replicas.
 
         Args:
             layers: MoE layers that run; replicas of others are not held.
             max_replicas: of one expert.
-            budget_bytes: of all replicas together.
+            budget_bytes: of all routed replicas together.
+            shared_bytes: of a layer's shared experts, which stand at every chiplet under the number behind the last
+                routed expert; 0: there are none.
 
         Raises:
             ConfigErrors: an expert without a replica, a replica where there is no such endpoint, tier or room.
@@ -122,8 +127,42 @@ class Residency:
         self._draining: dict[int, npt.NDArray[np.void]] = {}
         self._directory: Directory | None = None
         self._place(model, placement, layers)
+        self._shared: set[int] = set()
+        if shared_bytes:
+            self._place_shared(model, layers, shared_bytes)
 
     # -- the start
+
+    def _place_shared(self, model: ModelSpec, layers: Sequence[int], size: int) -> None:
+        """One copy of the weights per layer and memory endpoint that is nearest to some chiplet."""
+        routes = Routes.of(self._system)
+        tier = self._tiers[memory_tier(self._system)]
+        held: dict[int, int] = {}
+        nearest = {}
+        for place in self._system.compute_endpoints:
+            nearest[place.index] = nearest_memory(self._system, routes, held, place.index)
+            held[nearest[place.index]] = held.get(nearest[place.index], 0) + 1
+        for layer in layers:
+            addresses: dict[int, int] = {}
+            for chiplet, memory in nearest.items():
+                if memory not in addresses:
+                    allocator = self._allocators[tier, memory]
+                    address = allocator.take(size)
+                    if address is None:
+                        raise ConfigErrors(
+                            [
+                                _finding(
+                                    f"shared experts of layer {layer} at endpoint {memory}",
+                                    f"room for {size} B in the tier",
+                                    f"{allocator.capacity_bytes - allocator.used_bytes} B free",
+                                )
+                            ]
+                        )
+                    addresses[memory] = address
+                identity = self._add(layer, model.experts, chiplet, memory, tier, addresses[memory])
+                self._rows[identity]["bytes"] = size
+                self._homes.add(identity)
+                self._shared.add(identity)
 
     def _place(self, model: ModelSpec, placement: Placement, layers: Sequence[int]) -> None:
         wanted = set(layers)
@@ -210,8 +249,11 @@ class Residency:
 
     # -- what policies see
 
-    def directory(self) -> Directory:
-        """The published replicas, in the order of their identities."""
+    def directory(self, *, with_pending: bool = False) -> Directory:
+        """The published replicas, in the order of their identities; for a replay also those whose copy is under way."""
+        if with_pending and self._pending:
+            rows = {**self._rows, **{replica: self._row_of(replica, order) for replica, order in self._pending.items()}}
+            return Directory(np.array([rows[identity] for identity in sorted(rows)], dtype=DIRECTORY))
         if self._directory is None:
             rows = [self._rows[identity] for identity in sorted(self._rows)]
             self._directory = Directory(np.array(rows, dtype=DIRECTORY))
@@ -228,9 +270,9 @@ class Residency:
         return sum(order.bytes for order in self._pending.values())
 
     def replica_factor(self) -> float:
-        """Published replicas over experts that have one."""
-        experts = {(int(row["layer"]), int(row["expert"])) for row in self._rows.values()}
-        return len(self._rows) / len(experts)
+        """Published replicas of routed experts over routed experts."""
+        routed = [row for identity, row in self._rows.items() if identity not in self._shared]
+        return len(routed) / len({(int(row["layer"]), int(row["expert"])) for row in routed})
 
     def tier_used(self, endpoints: int) -> npt.NDArray[np.float64]:
         """Share of its capacity in use, per endpoint, of its fullest tier; 0 where there is none."""
@@ -297,7 +339,7 @@ class Residency:
             return f"endpoint {action.chiplet} has a replica of it already"
         if len(published) + len(coming) >= self._max_replicas:
             return f"it has {len(published) + len(coming)} replicas, of at most {self._max_replicas}"
-        held = (len(self._rows) + len(self._pending) + len(self._draining)) * self._expert_bytes
+        held = (len(self._rows) - len(self._shared) + len(self._pending) + len(self._draining)) * self._expert_bytes
         if held + self._expert_bytes > self._budget_bytes:
             return f"{held + self._expert_bytes} B of replicas exceed the budget of {self._budget_bytes} B"
         tier = self._tiers.get(action.tier)
@@ -328,6 +370,17 @@ class Residency:
     def publish(self, replica: int) -> Outcome:
         """The copy is complete: from now on tokens may use it."""
         order = self._pending.pop(replica)
+        self._rows[replica] = self._row_of(replica, order)
+        source = [
+            identity
+            for identity, held in (*self._rows.items(), *self._draining.items())
+            if int(held["memory"]) == order.from_memory and int(held["address"]) == order.from_address
+        ]
+        self.use(source[:1], -1)
+        self._directory = None
+        return Outcome(order.action, "done")
+
+    def _row_of(self, replica: int, order: CopyOrder) -> npt.NDArray[np.void]:
         row = np.zeros((), dtype=DIRECTORY)
         action = order.action
         for name, value in (
@@ -342,15 +395,7 @@ class Residency:
             ("executes_at", HOST),
         ):
             row[name] = value
-        self._rows[replica] = row
-        source = [
-            identity
-            for identity, held in (*self._rows.items(), *self._draining.items())
-            if int(held["memory"]) == order.from_memory and int(held["address"]) == order.from_address
-        ]
-        self.use(source[:1], -1)
-        self._directory = None
-        return Outcome(action, "done")
+        return row
 
     def _evict(self, action: ResidencyAction) -> str:
         row = self._rows.get(action.replica)

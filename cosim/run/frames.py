@@ -70,7 +70,7 @@ def group_rows(results: Sequence[LayerResult], seed: int) -> pd.DataFrame:
         )
         for stage in STAGES:
             part[f"{stage}_fs"] = result.stages[stage]
-        part["total_fs"] = result.stages["end"] - result.routed_fs
+        part["total_fs"] = result.stages["end"] - result.start_fs
         parts.append(part)
     return pd.concat(parts, ignore_index=True)
 
@@ -80,8 +80,13 @@ def chiplet_rows(machine: Machine, results: Sequence[LayerResult], model: ModelS
     system = machine.system
     routes = Routes.of(system)
     tokens = np.zeros(len(system.endpoints), dtype=np.int64)
+    macs = np.zeros(len(system.endpoints), dtype=np.int64)
     for result in results:
-        np.add.at(tokens, result.replicas["chiplet"], result.groups["tokens"].astype(np.int64))
+        count = result.groups["tokens"].astype(np.int64)
+        shared = result.groups["expert"] == model.experts
+        work = count * np.where(shared, model.shared_macs_per_token, model.expert_macs_per_token)
+        np.add.at(tokens, result.replicas["chiplet"], count)
+        np.add.at(macs, result.replicas["chiplet"], work)
     rows = []
     for place in system.endpoints:
         if place.kind == "compute":
@@ -105,7 +110,7 @@ def chiplet_rows(machine: Machine, results: Sequence[LayerResult], model: ModelS
                 "busy_fs": busy_fs,
                 "observed_fs": machine.now_fs,
                 "tokens": int(tokens[place.index]),
-                "macs": int(tokens[place.index]) * model.expert_macs_per_token,
+                "macs": int(macs[place.index]),
             }
         )
     return pd.DataFrame(rows)

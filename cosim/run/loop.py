@@ -21,11 +21,12 @@ from cosim.policy.base import (
     RoutedEvent,
     WindowState,
 )
+from cosim.policy.directory import Directory
 from cosim.policy.residency import Residency
 from cosim.run.energy import energy_joules
-from cosim.run.machine import FETCH, REVOKE, Machine, single_task
+from cosim.run.machine import COMPUTE, DECISION, FETCH, REVOKE, Machine, single_task
 from cosim.run.recording import DecisionRecord, LayerDecision
-from cosim.workload.groups import token_groups, token_homes
+from cosim.workload.groups import shared_groups, token_groups, token_homes
 from cosim.workload.lowering import LayerTasks, WorkRates, lower_layer
 from cosim.workload.stages import STAGES, group_stages
 
@@ -35,7 +36,12 @@ if TYPE_CHECKING:
 __all__ = ["LayerResult", "LoopInputs", "PolicyError", "RunLoop"]
 
 LAYER_DONE = 0
-"""Decision keys: a layer's end; keys above it are 1 + the replica whose copy is complete."""
+LAYER_ROUTED = 1
+FIRST_REPLICA = 2
+"""Decision keys: a layer's end, the end of its gate, and FIRST_REPLICA + the replica whose copy is complete."""
+
+TRAFFIC = ("dispatch", "gather", "weight", "prefetch", "migration")
+"""What bytes are counted for."""
 
 _FS_PER_SECOND = 10**15
 
@@ -58,6 +64,7 @@ class LoopInputs:
     layers: Sequence[int]
     model: ModelSpec
     rates: WorkRates
+    scope: str
 
 
 @dataclass(frozen=True)
@@ -66,7 +73,7 @@ class LayerResult:
 
     batch: int
     layer: int
-    routed_fs: int
+    start_fs: int
     end_fs: int
     groups: npt.NDArray[np.void]
     replicas: npt.NDArray[np.void]
@@ -81,7 +88,7 @@ class LayerResult:
         """Stages of the group that ends last (the first of them); they add up to ``total``."""
         last = int(np.argmax(self.stages["end"]))
         row = {stage: int(self.stages[stage][last]) for stage in STAGES}
-        row["total"] = self.end_fs - self.routed_fs
+        row["total"] = self.end_fs - self.start_fs
         return row
 
 
@@ -117,7 +124,7 @@ class RunLoop:
         self._outcomes: list[Outcome] = []
         self._prefetches: dict[int, _LivePrefetch] = {}
         self._prefetched: dict[int, int] = {}  # bytes that a demand took over, by fetch task
-        self._moved = {name: 0 for name in (*self.machine.classes, "migration")}
+        self._moved = dict.fromkeys(TRAFFIC, 0)
         self._copies: dict[int, int] = {}  # engine task → replica
         self._kinds: dict[int, str] = {}  # engine task → class its bytes count for
         self._next_prefetch = 0
@@ -144,12 +151,15 @@ class RunLoop:
 
     def _layer(self, batch: int, layer: int, following: tuple[int, int]) -> LayerResult:
         machine, model = self.machine, self.inputs.model
-        routed_fs = machine.now_fs
+        start_fs = machine.now_fs
         rows = self.inputs.batches[batch]
         homes = token_homes(len(rows), machine.compute_endpoints)
+        if self.inputs.scope == "moe":
+            self._gate(homes, start_fs)
+        routed_fs = machine.now_fs
         groups = token_groups(self.inputs.ids[rows, layer], homes, layer, model.activation_bytes)
-        directory = self.residency.directory()
         decided = self.replay.layer(batch, layer) if self.replay is not None else None
+        directory = self.residency.directory(with_pending=decided is not None)
         if decided is None:
             pressure = machine.pressure(self.residency)
             event = RoutedEvent(
@@ -172,34 +182,49 @@ class RunLoop:
             actions, assigned, cost = decided.actions, self._rows_of(decided, directory), decided.cost_fs
         self._check_assignment(groups, assigned, directory)
         effective = routed_fs + cost
+        self.record.add(batch, layer, LayerDecision(actions, directory.rows["replica"][assigned], cost))
+        if self.inputs.rates.shared_bytes:
+            shared = shared_groups(homes, layer, model.experts, model.activation_bytes)
+            groups = np.concatenate([groups, shared])
+            assigned = np.concatenate([assigned, self._shared_rows(shared, directory)])
         replicas = directory.rows[assigned].copy()
-        self.record.add(batch, layer, LayerDecision(actions, replicas["replica"].copy(), cost))
 
+        waits = {replica: task for task, replica in self._copies.items()} if self.replay is not None else None
         tasks = lower_layer(
-            groups, assigned, directory, self.inputs.rates, machine.nodes, machine.classes, decision_key=LAYER_DONE
+            groups,
+            assigned,
+            directory,
+            self.inputs.rates,
+            machine.nodes,
+            machine.classes,
+            decision_key=LAYER_DONE,
+            combine=self.inputs.scope == "moe",
+            waits=waits,
         )
         base = machine.engine.submit(tasks.columns, tasks.before, tasks.after, effective)
-        self._apply(actions, directory, following[0], effective)
-        in_use = [int(replica) for replica in np.unique(replicas["replica"])]
+        self._apply(actions, following[0], effective)
+        in_use = [
+            int(replica) for replica in np.unique(replicas["replica"]) if int(replica) not in (waits or {}).keys()
+        ]
         self.residency.use(in_use, 1)
         records = self._run_to_end_of_layer(base, tasks)
         self.residency.use(in_use, -1)
 
-        stages = group_stages(tasks, records, base, routed_fs, effective)
+        stages = group_stages(tasks, records, base, start_fs, effective)
         fetched = np.searchsorted(records["task"], base + np.arange(len(tasks.replica_rows)))
         used = records["used_bytes"][fetched]
-        expert_bytes = self.inputs.rates.expert_bytes
+        weights = directory.rows["bytes"][tasks.replica_rows]
         moved = self._take_moved(tasks, records, fetched)
         return LayerResult(
             batch,
             layer,
-            routed_fs,
+            start_fs,
             int(stages["end"].max(initial=effective)),
             groups,
             replicas,
             stages,
-            (expert_bytes - used)[tasks.replica_of_group],
-            (used / expert_bytes)[tasks.replica_of_group],
+            (weights - used)[tasks.replica_of_group],
+            (used / weights)[tasks.replica_of_group],
             moved,
             self.residency.replica_factor(),
             self._energy(groups),
@@ -207,24 +232,57 @@ class RunLoop:
 
     def _energy(self, groups: npt.NDArray[np.void]) -> float | None:
         """Joules since the end of the layer before."""
-        self._macs += int(groups["tokens"].sum()) * self.inputs.model.expert_macs_per_token
+        rates = self.inputs.rates
+        shared = groups["expert"] == rates.experts
+        self._macs += int(groups["tokens"][~shared].sum()) * rates.expert_macs
+        self._macs += int(groups["tokens"][shared].sum()) * rates.shared_macs
         total = energy_joules(self.machine, self._macs)
         if total is None:
             return None
         spent, self._energy_J = total - self._energy_J, total
         return spent
 
+    def _gate(self, homes: npt.NDArray[np.int32], start_fs: int) -> None:
+        """The gate at every chiplet with tokens; returns when the last is done."""
+        rates, nodes = self.inputs.rates, self.machine.nodes
+        chiplets, tokens = np.unique(homes, return_counts=True)
+        jobs = [
+            single_task(
+                COMPUTE,
+                source=int(nodes[chiplet]),
+                destination=int(nodes[chiplet]),
+                cycles=rates.cycles(int(chiplet), rates.gate_macs * int(count)),
+            )[0]
+            for chiplet, count in zip(chiplets, tokens, strict=True)
+        ]
+        jobs.append(single_task(DECISION, key=LAYER_ROUTED)[0])
+        columns = {name: np.concatenate([job[name] for job in jobs]) for name in jobs[0]}
+        before = np.arange(len(chiplets), dtype=np.int64)
+        base = self.machine.engine.submit(columns, before, np.full(len(chiplets), len(chiplets)), start_fs)
+        self._run_to(LAYER_ROUTED, base, base + len(jobs))
+
+    def _shared_rows(self, shared: npt.NDArray[np.void], directory: Directory) -> npt.NDArray[np.int32]:
+        found = []
+        for group in shared:
+            rows = directory.of(int(group["layer"]), int(group["expert"]))
+            found.append(next(row for row in rows if directory.rows["chiplet"][row] == group["source"]))
+        return np.array(found, dtype=np.int32)
+
     def _run_to_end_of_layer(self, base: int, tasks: LayerTasks) -> dict[str, npt.NDArray[np.int64]]:
+        return self._run_to(LAYER_DONE, base, base + tasks.tasks)
+
+    def _run_to(self, wanted: int, first: int, last: int) -> dict[str, npt.NDArray[np.int64]]:
+        """Runs to the decision with key ``wanted``; publishes what is copied meanwhile. Returns finished tasks."""
         parts: list[dict[str, npt.NDArray[np.int64]]] = []
         while True:
             stop, _, key, _ = self.machine.engine.run()
             if stop == "idle":
                 raise RuntimeError("the engine went idle in the middle of a layer")
             parts.append(self.machine.engine.take_records())
-            self._note_finished(parts[-1], base, base + tasks.tasks)
-            if key == LAYER_DONE:
+            self._note_finished(parts[-1], first, last)
+            if key == wanted:
                 break
-            self._outcomes.append(self.residency.publish(key - 1))
+            self._published(key - FIRST_REPLICA)
         merged = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
         order = np.argsort(merged["task"], kind="stable")
         return {name: values[order] for name, values in merged.items()}
@@ -235,16 +293,16 @@ class RunLoop:
         seconds = Fraction(self.policy.decision_cost.get(hook, 0))
         return -(-(seconds * _FS_PER_SECOND).numerator // (seconds * _FS_PER_SECOND).denominator)
 
-    def _rows_of(self, decided: LayerDecision, directory: object) -> npt.NDArray[np.int32]:
-        rows = self.residency.directory().rows
+    def _rows_of(self, decided: LayerDecision, directory: Directory) -> npt.NDArray[np.int32]:
+        rows = directory.rows
         position = {int(replica): row for row, replica in enumerate(rows["replica"])}
         missing = sorted({int(replica) for replica in decided.replicas} - set(position))
         if missing:
             raise PolicyError(f"the recorded replicas {missing} are not published in this run")
         return np.array([position[int(replica)] for replica in decided.replicas], dtype=np.int32)
 
-    def _check_assignment(self, groups: npt.NDArray[np.void], assigned: object, directory: object) -> None:
-        rows = self.residency.directory().rows
+    def _check_assignment(self, groups: npt.NDArray[np.void], assigned: object, directory: Directory) -> None:
+        rows = directory.rows
         name = self.policy.name
         if not isinstance(assigned, np.ndarray) or assigned.shape != (len(groups),):
             raise PolicyError(f"policy {name}: assign must return one directory row per group, shape ({len(groups)},)")
@@ -260,7 +318,7 @@ class RunLoop:
                 f"{chosen['layer'][first]}"
             )
 
-    def _apply(self, actions: Sequence[Prefetch | Revoke], directory: object, batch: int, effective: int) -> None:
+    def _apply(self, actions: Sequence[Prefetch | Revoke], batch: int, effective: int) -> None:
         for action in actions:
             if isinstance(action, Revoke):
                 self._revoke(action, effective)
@@ -319,9 +377,7 @@ class RunLoop:
             self.residency.migrating,
         )
         self._outcomes.clear()
-        wishes = (
-            self.replay.window(window) if self.replay is not None else tuple(self.policy.on_window(state))
-        )
+        wishes = self.replay.window(window) if self.replay is not None else tuple(self.policy.on_window(state))
         self.record.add_window(window, wishes)
         self._migrate(wishes, self.machine.now_fs + (0 if self.replay is not None else self._cost("on_window")))
 
@@ -329,9 +385,13 @@ class RunLoop:
         orders, outcomes = self.residency.propose(wishes)
         self._outcomes.extend(outcomes)
         for order in orders:
-            task = self.machine.submit_copy(order, effective, decision_key=1 + order.replica)
+            task = self.machine.submit_copy(order, effective, decision_key=FIRST_REPLICA + order.replica)
             self._copies[task] = order.replica
             self._kinds[task] = "migration"
+
+    def _published(self, replica: int) -> None:
+        self._outcomes.append(self.residency.publish(replica))
+        self._copies = {task: other for task, other in self._copies.items() if other != replica}
 
     # -- accounts
 
@@ -350,13 +410,15 @@ class RunLoop:
         records: Mapping[str, npt.NDArray[np.int64]],
         fetched: npt.NDArray[np.int64],
     ) -> dict[str, int]:
-        self._moved["token"] += int(tasks.columns["bytes"][2 * len(tasks.replica_rows) :].sum())
+        size = tasks.columns["bytes"]
+        self._moved["dispatch"] += int(size[tasks.dispatch_of_group[tasks.dispatch_of_group >= 0]].sum())
+        self._moved["gather"] += int(size[tasks.gather_of_group[tasks.gather_of_group >= 0]].sum())
         self._moved["weight"] += int(records["moved_bytes"][fetched].sum())
         claimed = set(tasks.columns["key"][: len(tasks.replica_rows)].tolist())
         for number, live in list(self._prefetches.items()):
             if live.replica in claimed:
                 del self._prefetches[number]
-        moved, self._moved = self._moved, {name: 0 for name in self._moved}
+        moved, self._moved = self._moved, dict.fromkeys(self._moved, 0)
         return moved
 
     def _finish(self) -> None:
@@ -369,6 +431,5 @@ class RunLoop:
             self._note_finished(records, -1, -1)
             if stop == "idle":
                 break
-            if key != LAYER_DONE:
-                self._outcomes.append(self.residency.publish(key - 1))
+            self._published(key - FIRST_REPLICA)
         self.machine.check_conservation()

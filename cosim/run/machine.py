@@ -23,12 +23,13 @@ if TYPE_CHECKING:
     from cosim.policy.residency import CopyOrder, Residency
     from cosim.system import System
 
-__all__ = ["FETCH", "REVOKE", "RUNG_KNOBS", "Machine", "build_machine", "single_task"]
+__all__ = ["COMPUTE", "DECISION", "FETCH", "REVOKE", "RUNG_KNOBS", "Machine", "build_machine", "single_task"]
 
 FETCH = int(TaskKind.fetch)
 REVOKE = int(TaskKind.revoke)
+COMPUTE = int(TaskKind.compute)
+DECISION = int(TaskKind.decision)
 _COPY = int(TaskKind.copy)
-_DECISION = int(TaskKind.decision)
 
 RUNG_KNOBS = {
     "link": ("link", "rate"),
@@ -54,7 +55,9 @@ _COLUMNS: dict[str, Any] = {
 _NONE = np.empty(0, dtype=np.int64)
 
 
-def single_task(kind: int, **fields: int) -> tuple[dict[str, npt.NDArray[Any]], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def single_task(
+    kind: int, **fields: int
+) -> tuple[dict[str, npt.NDArray[Any]], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Columns of one task without dependencies, as ``Engine.submit`` takes them."""
     defaults = {"source": -1, "destination": -1, "stream": -1, "key": -1}
     values = {**dict.fromkeys(_COLUMNS, 0), **defaults, "kind": kind, **fields}
@@ -150,7 +153,7 @@ class Machine:
             address=order.from_address,
             to_address=order.to_address,
         )
-        done, _, _ = single_task(_DECISION, key=decision_key)
+        done, _, _ = single_task(DECISION, key=decision_key)
         columns = {name: np.concatenate([copy[name], done[name]]) for name in copy}
         zero, one = np.array([0], dtype=np.int64), np.array([1], dtype=np.int64)
         return int(self.engine.submit(columns, zero, one, effective_fs))
@@ -295,7 +298,13 @@ def build_machine(system: System, rung: str) -> Machine:
             message_classes=len(classes),
         )
     return Machine(
-        system, rung, engine, network_node, nodes, classes, np.array([place.index for place in system.compute_endpoints], dtype=np.int32),
+        system,
+        rung,
+        engine,
+        network_node,
+        nodes,
+        classes,
+        np.array([place.index for place in system.compute_endpoints], dtype=np.int32),
         channels,
     )
 

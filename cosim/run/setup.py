@@ -69,8 +69,13 @@ class Setup:
             ValueError: a trace that cannot be read or does not fit the model; all problems.
         """
         trace = load(self.spec.trace.file, format=self.spec.trace.format)
-        trace.check_model(experts=self.model.experts, layers=self.model.moe_layers, top_k=self.model.top_k)
+        trace.check_model(experts=self.model.experts)
         return trace
+
+    @property
+    def top_k_differs(self) -> bool:
+        """Whether the trace routes a token to another number of experts than the model says."""
+        return self.trace.top_k != self.model.top_k
 
     @cached_property
     def parts(self) -> Parts:
@@ -79,8 +84,21 @@ class Setup:
 
     @cached_property
     def layers(self) -> list[int]:
-        """MoE layers that run."""
-        return self.spec.workload.layers.indices(self.model.moe_layers)
+        """MoE layers that run.
+
+        Raises:
+            ConfigErrors: layers that the trace does not have.
+        """
+        wanted = self.spec.workload.layers
+        layers = wanted.indices(self.model.moe_layers)
+        if layers[-1] >= self.trace.layers:
+            raise ConfigErrors.single(
+                f"MoE layers that the trace has, 0 to {self.trace.layers - 1}",
+                f"{wanted} of a model with {self.model.moe_layers}",
+                path="workload.layers",
+                suggestion=f"write layers: 0-{self.trace.layers - 1}",
+            )
+        return layers
 
     def batches(self, seed: int) -> list[npt.NDArray[np.int64]]:
         """Token rows of each batch of a seed."""
@@ -101,7 +119,7 @@ class Setup:
         """Counts and transitions of the profile part."""
         ids = self.trace.ids[self.parts.profile]
         experts = self.model.experts
-        layers = self.model.moe_layers
+        layers = min(self.model.moe_layers, self.trace.layers)
         counts = np.zeros((layers, experts), dtype=np.int64)
         transitions = np.zeros((max(layers - 1, 0), experts, experts), dtype=np.int64)
         for layer in range(layers):
@@ -137,9 +155,18 @@ class Setup:
                 raise ConfigErrors.single(
                     f"a tile of whole bursts of {burst} B", f"{spec.tile} B", path=f"system.endpoints.{place.name}.tile"
                 )
-            operations = 2 * self.model.expert_macs_per_token
-            cycles[place.index] = operations * self.system.level.clock / spec.compute.effective_rate()
-        return WorkRates(cycles, -(-self.model.expert_bytes // burst) * burst)
+            cycles[place.index] = 2 * self.system.level.clock / spec.compute.effective_rate()
+        model = self.model
+        return WorkRates(
+            cycles_per_mac=cycles,
+            experts=model.experts,
+            expert_bytes=-(-model.expert_bytes // burst) * burst,
+            shared_bytes=-(-model.shared_bytes // burst) * burst if self.spec.workload.scope == "moe" else 0,
+            expert_macs=model.expert_macs_per_token,
+            shared_macs=model.shared_macs_per_token,
+            gate_macs=model.gate_macs_per_token,
+            combine_macs=model.hidden,
+        )
 
     @cached_property
     def region_alignment_bytes(self) -> int:

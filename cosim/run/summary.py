@@ -34,7 +34,11 @@ def run_summary(run: Run) -> str:
     for figures in run.figures.values():
         for name in ("flit_hops", "link_hops", "dram_read_bytes", "dram_written_bytes", "simulated_fs"):
             totals[name] = totals.get(name, 0) + figures.get(name, 0)
-    counted = [f"{totals[name]:,} {label}" for name, label in (("flit_hops", "flit-hops"), ("link_hops", "link hops")) if totals[name]]
+    counted = [
+        f"{totals[name]:,} {label}"
+        for name, label in (("flit_hops", "flit-hops"), ("link_hops", "link hops"))
+        if totals[name]
+    ]
     counted.append(f"{quantity(float(totals['dram_read_bytes']), 'B')} read from DRAM")
     counted.append(f"{quantity(float(totals['simulated_fs']), 'fs')} simulated")
     lines.append(", ".join(counted))

@@ -60,13 +60,14 @@ def run_unit(
         alignment_bytes=setup.region_alignment_bytes,
         layers=layers,
         max_replicas=policy.max_replicas,
+        shared_bytes=rates.shared_bytes,
         budget_bytes=int(policy.replica_budget * len(layers) * setup.model.experts * rates.expert_bytes),
     )
     loop = RunLoop(
         machine,
         policy,
         residency,
-        LoopInputs(setup.trace.ids, setup.batches(key.seed), layers, setup.model, rates),
+        LoopInputs(setup.trace.ids, setup.batches(key.seed), layers, setup.model, rates, spec.workload.scope),
         setup.profile,
         window_batches=policy.window_batches,
         replay=replay,

@@ -105,9 +105,8 @@ def validation_contents(
     layers = [_with_balance(result, setup) for _, result in sorted(compared.items())]
     if top is not None:
         for policy in policies:
-            decisions = pd.concat(
-                [closed[UnitKey(policy, top, seed)].frames["groups"] for seed in spec.seeds], ignore_index=True
-            )
+            parts = [_routed(closed[UnitKey(policy, top, seed)].frames["groups"], setup) for seed in spec.seeds]
+            decisions = pd.concat(parts, ignore_index=True)
             layers += _analytic_layers(validation, policy, decisions)
     all_layers = pd.concat(layers, ignore_index=True)
     figures = {validation.rungs[name]: table for name, table in validation.tables.items()}
@@ -132,10 +131,15 @@ def validation_contents(
 
 
 def _with_balance(result: UnitResult, setup: Setup) -> pd.DataFrame:
-    groups = result.frames["groups"]
+    groups = _routed(result.frames["groups"], setup)
     chiplets = [place.index for place in setup.system.compute_endpoints]
     balance = layer_balance(groups, chiplets, setup.model.expert_macs_per_token)
     return result.frames["layers"].merge(balance, on=["seed", "batch", "layer"], how="left", validate="one_to_one")
+
+
+def _routed(groups: pd.DataFrame, setup: Setup) -> pd.DataFrame:
+    """Groups of routed experts: balance and the analytical models do not know the shared ones."""
+    return groups[groups["expert"] < setup.model.experts]
 
 
 def _analytic_layers(validation: Validation, policy: str, decisions: pd.DataFrame) -> list[pd.DataFrame]:
@@ -193,7 +197,9 @@ def _info(
         "links": f"{level.flit_width} B flits, {level.num_vcs} VCs × {level.vc_buf_size} flits",
         "compute": f"{len(system.compute_endpoints)} chiplets",
         "memory": ", ".join(
-            sorted({f"{p.spec.memory.channels} × {p.spec.memory.preset}" for p in system.memory_endpoints if p.spec.memory})
+            sorted(
+                {f"{p.spec.memory.channels} × {p.spec.memory.preset}" for p in system.memory_endpoints if p.spec.memory}
+            )
         )
         + f" at {len(system.memory_endpoints)} endpoints",
     }
@@ -203,8 +209,17 @@ def _info(
         if not replays
         else "these rungs decided otherwise than the top one and were replayed with its decisions: " + ", ".join(rerun)
     )
-    costs = sorted({title for title in _zero_cost_policies(validation)})
+    costs = sorted(set(_zero_cost_policies(validation)))
     warnings = []
+    if spec.workload.scope != "routed" and validation.models:
+        warnings.append(
+            "the analytical models see the routed experts only; gate, shared experts and combine are not theirs"
+        )
+    if setup.top_k_differs:
+        warnings.append(
+            f"the trace routes each token to {setup.trace.top_k} experts per layer, Top-k of "
+            f"{spec.workload.model.name or 'the model'} is {spec.workload.model.top_k}"
+        )
     if costs:
         warnings.append("decision cost declared as zero by: " + ", ".join(costs))
     return RunInfo(

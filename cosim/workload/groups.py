@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["GROUPS", "token_groups", "token_homes"]
+__all__ = ["GROUPS", "shared_groups", "token_groups", "token_homes"]
 
 GROUPS = np.dtype(
     [
@@ -57,6 +57,27 @@ def token_groups(
     groups["expert"] = keys // stride
     groups["source"] = keys % stride
     groups["aggregator"] = groups["source"]
+    groups["tokens"] = counts
+    groups["bytes"] = counts * activation_bytes
+    return groups
+
+
+def shared_groups(
+    homes: npt.NDArray[np.int32], layer: int, shared_expert: int, activation_bytes: int
+) -> npt.NDArray[np.void]:
+    """One group per chiplet with tokens: every token runs the shared experts, at its own chiplet.
+
+    Args:
+        homes: endpoint of each token.
+        layer: MoE layer.
+        shared_expert: the id under which the shared experts of a layer stand in the directory.
+        activation_bytes: of one token.
+    """
+    sources, counts = np.unique(homes, return_counts=True)
+    groups = np.zeros(len(sources), dtype=GROUPS)
+    groups["layer"] = layer
+    groups["expert"] = shared_expert
+    groups["source"] = groups["aggregator"] = sources
     groups["tokens"] = counts
     groups["bytes"] = counts * activation_bytes
     return groups

@@ -1,9 +1,10 @@
 """From token groups and their replicas to the tasks of one layer.
 
-One layer of scope ``routed`` becomes, for every token group, a dispatch to the chiplet of its replica and a gather back
-to its aggregator; for every replica in use, one fetch of the expert's weights and one compute job that starts when all
-its groups have arrived and works through the weights tile by tile; and one decision behind the last gather. Tokens that
-are already where they are needed are not sent.
+A layer becomes, for every token group, a dispatch to the chiplet of its replica and a gather back to its aggregator; for
+every replica in use, one fetch of the expert's weights and one compute job that starts when all its groups have arrived
+and works through the weights tile by tile; and one decision behind the last of them. Tokens that are already where they
+are needed are not sent. Scope ``moe`` adds the gate before the routing, the shared experts as replicas at every token's
+own chiplet, and a combine at every aggregator behind its last gather.
 """
 
 from __future__ import annotations
@@ -31,19 +32,31 @@ DECISION = int(TaskKind.decision)
 
 @dataclass(frozen=True)
 class WorkRates:
-    """How long an expert computes.
+    """How long things compute.
 
-    cycles_per_token: cycles of the endpoint's clock that one token takes in one expert, exact, per endpoint.
-    expert_bytes: weights of one expert, a whole number of bursts.
+    cycles_per_mac: cycles of the endpoint's clock per multiply-accumulate (two operations), exact, per endpoint.
+    expert_bytes, shared_bytes: weights of one routed expert, and of a layer's shared experts, in whole bursts.
+    experts: routed experts of a layer; the shared experts stand under this number.
+    expert_macs, shared_macs, gate_macs, combine_macs: multiply-accumulates of one token.
     """
 
-    cycles_per_token: Mapping[int, Fraction]
+    cycles_per_mac: Mapping[int, Fraction]
+    experts: int
     expert_bytes: int
+    shared_bytes: int
+    expert_macs: int
+    shared_macs: int
+    gate_macs: int
+    combine_macs: int
 
-    def cycles(self, endpoint: int, tokens: int) -> int:
-        """Whole cycles for ``tokens`` tokens, at least one."""
-        exact = self.cycles_per_token[endpoint] * tokens
+    def cycles(self, endpoint: int, macs: int) -> int:
+        """Whole cycles for ``macs`` multiply-accumulates, at least one."""
+        exact = self.cycles_per_mac[endpoint] * macs
         return max(1, -(-exact.numerator // exact.denominator))
+
+    def macs_of(self, expert: int) -> int:
+        """Multiply-accumulates of one token in an expert, shared ones included."""
+        return self.shared_macs if expert == self.experts else self.expert_macs
 
 
 @dataclass(frozen=True)
@@ -51,12 +64,13 @@ class LayerTasks:
     """Columns for the engine, and which task does what for which group.
 
     columns: one array per task field, tasks in the order fetch, compute (both per replica in use), dispatch, gather,
-        decision.
+        combine, decision.
     before, after: dependencies as task indices.
     replica_rows: directory row per replica in use, int32, shape (replicas,).
     replica_of_group: index into ``replica_rows``, int32, shape (groups,).
     dispatch_of_group, gather_of_group: task index, -1 where the tokens need not travel, int64, shape (groups,).
-    fetches: index of the first fetch is 0; of the first compute is ``len(replica_rows)``.
+    combine_of_group: task index, -1 in scope ``routed``, int64, shape (groups,).
+    The first fetch has index 0, the first compute ``len(replica_rows)``.
     """
 
     columns: dict[str, npt.NDArray[np.generic]]
@@ -66,6 +80,7 @@ class LayerTasks:
     replica_of_group: npt.NDArray[np.int32]
     dispatch_of_group: npt.NDArray[np.int64]
     gather_of_group: npt.NDArray[np.int64]
+    combine_of_group: npt.NDArray[np.int64]
     tokens_of_replica: npt.NDArray[np.int64]
 
     @property
@@ -82,20 +97,26 @@ def lower_layer(
     nodes: npt.NDArray[np.int32],
     classes: Mapping[str, int],
     decision_key: int,
+    *,
+    combine: bool = False,
+    waits: Mapping[int, int] | None = None,
 ) -> LayerTasks:
     """Tasks of one layer.
 
     Args:
-        groups: rows of :data:`cosim.workload.groups.GROUPS`.
+        groups: rows of :data:`cosim.workload.groups.GROUPS`; each token of an aggregator is in one group per expert.
         assigned: directory row per group.
         directory: published replicas.
-        rates: compute time and weight size.
+        rates: compute time and weight sizes.
         nodes: engine node of each endpoint.
         classes: message class name → number; ``token`` and ``weight`` are used.
         decision_key: handed back when the layer is done.
+        combine: whether aggregators sum up what their tokens' experts return (scope ``moe``).
+        waits: replica identity → task of an earlier submission that its fetch and its groups' dispatches wait for.
     """
     rows = directory.rows
     replica_rows, replica_of_group = np.unique(assigned, return_inverse=True)
+    replica_of_group = replica_of_group.reshape(-1)
     replicas = len(replica_rows)
     chiplets = rows["chiplet"][replica_rows].astype(np.int64)
     tokens_of_replica = np.zeros(replicas, dtype=np.int64)
@@ -104,9 +125,12 @@ def lower_layer(
     target = chiplets[replica_of_group]
     dispatched = np.flatnonzero(groups["source"] != target)
     gathered = np.flatnonzero(groups["aggregator"] != target)
+    aggregators, aggregator_of_group = np.unique(groups["aggregator"], return_inverse=True)
+    aggregator_of_group = aggregator_of_group.reshape(-1)
     first_dispatch = 2 * replicas
     first_gather = first_dispatch + len(dispatched)
-    decision = first_gather + len(gathered)
+    first_combine = first_gather + len(gathered)
+    decision = first_combine + (len(aggregators) if combine else 0)
     count = decision + 1
 
     kind = np.empty(count, dtype=np.uint8)
@@ -123,7 +147,7 @@ def lower_layer(
     kind[fetch] = FETCH
     source[fetch] = nodes[rows["memory"][replica_rows]]
     destination[fetch] = nodes[chiplets]
-    size[fetch] = rates.expert_bytes
+    size[fetch] = rows["bytes"][replica_rows]
     address[fetch] = rows["address"][replica_rows]
     key[fetch] = rows["replica"][replica_rows]
     message_class[fetch] = classes["weight"]
@@ -133,7 +157,11 @@ def lower_layer(
     source[compute] = nodes[chiplets]
     destination[compute] = nodes[chiplets]
     stream[compute] = np.arange(replicas)
-    cycles[compute] = [rates.cycles(int(c), int(n)) for c, n in zip(chiplets, tokens_of_replica, strict=True)]
+    experts = rows["expert"][replica_rows].tolist()
+    cycles[compute] = [
+        rates.cycles(chiplet, rates.macs_of(expert) * tokens)
+        for chiplet, expert, tokens in zip(chiplets.tolist(), experts, tokens_of_replica.tolist(), strict=True)
+    ]
 
     sent = slice(first_dispatch, first_gather)
     kind[sent] = TRANSFER
@@ -141,11 +169,23 @@ def lower_layer(
     destination[sent] = nodes[target[dispatched]]
     size[sent] = groups["bytes"][dispatched]
 
-    back = slice(first_gather, decision)
+    back = slice(first_gather, first_combine)
     kind[back] = TRANSFER
     source[back] = nodes[target[gathered]]
     destination[back] = nodes[groups["aggregator"][gathered]]
     size[back] = groups["bytes"][gathered]
+
+    if combine:
+        summed = slice(first_combine, decision)
+        kind[summed] = COMPUTE
+        source[summed] = destination[summed] = nodes[aggregators]
+        # every (token, expert) pair is one term of the sum
+        pairs = np.zeros(len(aggregators), dtype=np.int64)
+        np.add.at(pairs, aggregator_of_group, groups["tokens"].astype(np.int64))
+        cycles[summed] = [
+            rates.cycles(aggregator, rates.combine_macs * terms)
+            for aggregator, terms in zip(aggregators.tolist(), pairs.tolist(), strict=True)
+        ]
 
     kind[decision] = DECISION
     key[decision] = decision_key
@@ -154,24 +194,25 @@ def lower_layer(
     dispatch_of_group[dispatched] = first_dispatch + np.arange(len(dispatched))
     gather_of_group = np.full(len(groups), -1, dtype=np.int64)
     gather_of_group[gathered] = first_gather + np.arange(len(gathered))
-
+    combine_of_group = np.full(len(groups), -1, dtype=np.int64)
     computing = replicas + replica_of_group.astype(np.int64)
-    before = np.concatenate(
-        [
-            dispatch_of_group[dispatched],  # tokens → compute
-            computing[gathered],  # compute → gather
-            gather_of_group[gathered],  # gather → layer done
-            np.arange(replicas, 2 * replicas),  # compute → layer done
-        ]
-    )
-    after = np.concatenate(
-        [
-            computing[dispatched],
-            gather_of_group[gathered],
-            np.full(len(gathered), decision),
-            np.full(replicas, decision),
-        ]
-    )
+    returned = np.where(gather_of_group >= 0, gather_of_group, computing)
+
+    edges = [
+        (dispatch_of_group[dispatched], computing[dispatched]),  # tokens → compute
+        (computing[gathered], gather_of_group[gathered]),  # compute → gather
+    ]
+    if combine:
+        combine_of_group = first_combine + aggregator_of_group.astype(np.int64)
+        edges.append((returned, combine_of_group))  # every return → combine
+        edges.append((np.arange(first_combine, decision), np.full(len(aggregators), decision)))
+    else:
+        edges.append((returned, np.full(len(groups), decision)))
+    for position, row in enumerate(replica_rows):
+        task = (waits or {}).get(int(rows["replica"][row]))
+        if task is not None:
+            held = np.array([position, *dispatch_of_group[(replica_of_group == position) & (dispatch_of_group >= 0)]])
+            edges.append((np.full(len(held), -2 - task), held))
     return LayerTasks(
         columns={
             "kind": kind,
@@ -184,11 +225,12 @@ def lower_layer(
             "stream": stream,
             "key": key,
         },
-        before=before.astype(np.int64),
-        after=after.astype(np.int64),
+        before=np.concatenate([before for before, _ in edges]).astype(np.int64),
+        after=np.concatenate([after for _, after in edges]).astype(np.int64),
         replica_rows=replica_rows.astype(np.int32),
         replica_of_group=replica_of_group.astype(np.int32),
         dispatch_of_group=dispatch_of_group,
         gather_of_group=gather_of_group,
+        combine_of_group=combine_of_group,
         tokens_of_replica=tokens_of_replica,
     )

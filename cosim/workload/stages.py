@@ -2,14 +2,15 @@
 
 Per group, in femtoseconds, adding up to its end minus the layer's start:
 
-- ``gate``: from the routing to the instant at which the policy's decision takes effect.
+- ``gate``: from the layer's start to the instant at which the policy's decision takes effect: the gate's work in scope
+  ``moe``, and the declared cost of the decision.
+- ``publish_wait``: waiting for a replica that is not published yet (only when recorded decisions are replayed).
 - ``dispatch``: its activations on their way to the replica's chiplet.
 - ``queue``: waiting there for the other groups of the same replica, and while the chiplet worked on other replicas.
 - ``memory``: waiting for weights, before the first tile and between tiles, with the chiplet free for it.
 - ``compute``: the replica's work on all its tokens.
 - ``gather``: its outputs on their way to the aggregator.
-- ``combine``: the weighted sum there; none in scope ``routed``.
-- ``publish_wait``: waiting for a replica that is not published yet.
+- ``combine``: from then until the weighted sum of its tokens is done there; none in scope ``routed``.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def group_stages(
     tasks: LayerTasks,
     records: dict[str, npt.NDArray[np.int64]],
     base: int,
-    routed_fs: int,
+    start_fs: int,
     effective_fs: int,
 ) -> dict[str, npt.NDArray[np.int64]]:
     """Stage times and end of every group, int64 femtoseconds, shape (groups,); keys are STAGES and ``end``.
@@ -37,7 +38,7 @@ def group_stages(
         tasks: the layer as it was lowered.
         records: columns of the finished tasks, task ids ascending and complete for this layer.
         base: id of the layer's first task.
-        routed_fs: when the layer's routing was known.
+        start_fs: when the layer began.
         effective_fs: when its tasks took effect.
     """
     row = np.searchsorted(records["task"], base + np.arange(tasks.tasks))
@@ -45,23 +46,28 @@ def group_stages(
     waited, stalled = records["waited_fs"][row], records["stalled_fs"][row]
 
     groups = len(tasks.replica_of_group)
-    compute = len(tasks.replica_rows) + tasks.replica_of_group.astype(np.int64)
+    fetch = tasks.replica_of_group.astype(np.int64)
+    compute = len(tasks.replica_rows) + fetch
     travelled = tasks.dispatch_of_group >= 0
-    arrived = np.full(groups, effective_fs, dtype=np.int64)
+    # a group starts when its replica is there: at once, or behind the copy it waits for
+    released = ready[fetch].copy()
+    released[travelled] = ready[tasks.dispatch_of_group[travelled]]
+    arrived = released.copy()
     arrived[travelled] = end[tasks.dispatch_of_group[travelled]]
     returned = end[compute].copy()
     comes_back = tasks.gather_of_group >= 0
     returned[comes_back] = end[tasks.gather_of_group[comes_back]]
-
-    zero = np.zeros(groups, dtype=np.int64)
+    finished = returned.copy()
+    combined = tasks.combine_of_group >= 0
+    finished[combined] = end[tasks.combine_of_group[combined]]
     return {
-        "gate": np.full(groups, effective_fs - routed_fs, dtype=np.int64),
-        "dispatch": arrived - effective_fs,
+        "gate": np.full(groups, effective_fs - start_fs, dtype=np.int64),
+        "dispatch": arrived - released,
         "queue": ready[compute] - arrived + waited[compute],
         "memory": start[compute] - ready[compute] - waited[compute] + stalled[compute],
         "compute": end[compute] - start[compute] - stalled[compute],
         "gather": returned - end[compute],
-        "combine": zero,
-        "publish_wait": zero.copy(),
-        "end": returned,
+        "combine": finished - returned,
+        "publish_wait": released - effective_fs,
+        "end": finished,
     }

@@ -118,9 +118,14 @@ void MemoryNode::begin(const Message& m) {
   granted_bytes_ += m.bytes;
   ++tiles_open_;
   Tile& tile = tiles_[static_cast<std::size_t>(slot)];
-  tile = {m.a, m.address + m.bytes, m.from,  static_cast<std::int32_t>(m.bytes / burst_bytes_),
-          -1,  m.message_class,     m.flags, 0,
-          0};
+  tile = {};
+  tile.stream = m.a;
+  tile.end = m.address + m.bytes;
+  tile.reader = m.from;
+  tile.bursts_left = static_cast<std::int32_t>(m.bytes / burst_bytes_);
+  tile.order = orders_++;
+  tile.message_class = m.message_class;
+  tile.prefetch = m.flags;
   for (std::size_t lane = 0; lane < lanes_.size(); ++lane) {
     Share& part = share(slot, lane);
     part = {next_of_lane(m.address, lane, tile.end), 0, 0};
@@ -231,8 +236,10 @@ void MemoryNode::collect(std::int64_t tick, Fs t) {
       const std::int32_t slot = line.ready[line.ready_at++].tile;
       Share& part = share(slot, lane);
       ++part.gathered;
+      ++line.gathered;
       --part.bursts_left;
-      flush(slot, lane, t);
+      flush(slot, lane, t, false);
+      if (line.gathered > 0 && line.gathered + line.leaving == config_.read_return_slots) flush_oldest(lane, t);
     }
     if (line.ready_at == line.ready.size()) {
       line.ready.clear();
@@ -244,11 +251,24 @@ void MemoryNode::collect(std::int64_t tick, Fs t) {
   }
 }
 
-void MemoryNode::flush(std::int32_t slot, std::size_t lane, Fs t) {
+void MemoryNode::flush_oldest(std::size_t lane, Fs t) {
+  std::int32_t oldest = -1;
+  for (std::size_t i = 0; i < tiles_.size(); ++i) {
+    if (tiles_[i].stream < 0 || shares_[i * lanes_.size() + lane].gathered == 0) continue;
+    if (oldest < 0 || tiles_[i].order < tiles_[static_cast<std::size_t>(oldest)].order) {
+      oldest = static_cast<std::int32_t>(i);
+    }
+  }
+  flush(oldest, lane, t, true);
+}
+
+void MemoryNode::flush(std::int32_t slot, std::size_t lane, Fs t, bool partial) {
   Share& part = share(slot, lane);
-  if (part.gathered == 0 || (part.gathered < packet_bursts_ && part.bursts_left > 0)) return;
+  if (part.gathered == 0 || (!partial && part.gathered < packet_bursts_ && part.bursts_left > 0)) return;
   const std::int32_t bursts = part.gathered;
   part.gathered = 0;
+  lanes_[lane].gathered -= bursts;
+  lanes_[lane].leaving += bursts;
   send(slot, lane, bursts, t);
   burst_gone(slot, bursts);
 }
@@ -272,7 +292,7 @@ void MemoryNode::cancel(std::int64_t stream, std::int32_t reader, std::int64_t t
       unasked += static_cast<std::int32_t>(controller.cancel(tag, tag, tick));
       part.bursts_left -= unasked;
       gone += unasked;
-      flush(slot, lane, t);  // nothing more will fill this packet
+      flush(slot, lane, t, false);  // nothing more will fill this packet
     }
     called_off += gone * burst_bytes_;
     if (gone > 0) burst_gone(slot, gone);
@@ -306,6 +326,7 @@ void MemoryNode::evaluate(Fs t) {
         Unit& unit = units_[static_cast<std::size_t>(m.c)];
         mem::Controller& controller = controllers_[static_cast<std::size_t>(unit.pseudo_channel / pcs_)];
         for (std::int32_t i = 0; i < unit.bursts; ++i) controller.release_slot(unit.pseudo_channel % pcs_, tick);
+        lanes_[static_cast<std::size_t>(unit.pseudo_channel)].leaving -= unit.bursts;
         unit.next_free = free_unit_;
         free_unit_ = static_cast<std::int32_t>(m.c);
         break;
@@ -353,6 +374,8 @@ void MemoryNode::visit(sim::Visitor& v) {
     v.vector(Kind::state, lane.prefetches);
     v.vector(Kind::stamp, lane.ready);
     v.value(Kind::state, lane.ready_at);
+    v.value(Kind::state, lane.gathered);
+    v.value(Kind::state, lane.leaving);
   }
   v.vector(Kind::state, tiles_);
   v.vector(Kind::state, shares_);
@@ -365,6 +388,7 @@ void MemoryNode::visit(sim::Visitor& v) {
   v.value(Kind::counter, cancelled_bytes_);
   v.value(Kind::counter, written_bytes_);
   v.value(Kind::state, tiles_open_);
+  v.value(Kind::state, orders_);
   inflows_.visit(v);
   v.vector(Kind::stamp, writes_);
 }

@@ -4,8 +4,10 @@
 // after tile in the order in which the grants arrived, demands before prefetches, as its queue has room. A burst that
 // has come off the bus stays in its pseudo-channel's read-return buffer until the packet that carries it has left the
 // source; without a free slot no further read is issued, so a congested network slows the DRAM. Bursts of one tile and
-// pseudo-channel share packets. A copy streams in from another memory endpoint, held back by a write buffer as large as
-// the read-return buffer, and is done when its last burst is in the banks.
+// pseudo-channel share packets; a packet that is not full leaves when its tile's last burst is in, or when the return
+// buffer is full and it is the oldest (else partial packets could fill the buffer for ever). A copy streams in from
+// another memory endpoint, held back by a write buffer as large as the read-return buffer, and is done when its last
+// burst is in the banks.
 #pragma once
 
 #include <cstdint>
@@ -61,6 +63,7 @@ class MemoryNode final : public sim::Node {
     std::int64_t end = 0;          // first byte behind it
     std::int32_t reader = -1;      // node
     std::int32_t bursts_left = 0;  // not yet sent on, or called off
+    std::int64_t order = 0;        // of its grant
     std::int32_t next_free = -1;
     std::uint8_t message_class = 0;
     std::uint8_t prefetch = 0;
@@ -92,6 +95,8 @@ class MemoryNode final : public sim::Node {
     std::vector<std::int32_t> prefetches;
     std::vector<Ready> ready;  // FIFO from `ready_at`
     std::uint64_t ready_at = 0;
+    std::int64_t gathered = 0;  // bursts in the return buffer that wait for their packet ...
+    std::int64_t leaving = 0;   // ... and bursts of packets that have not left the source yet
   };
   void begin(const sim::Message& m);
   void find_lanes();
@@ -100,7 +105,8 @@ class MemoryNode final : public sim::Node {
   [[nodiscard]] mem::Request request(std::int64_t address, mem::Op op) const;
   [[nodiscard]] std::size_t lane_of(std::int64_t address) const;
   void cancel(std::int64_t stream, std::int32_t reader, std::int64_t tick, sim::Fs t);
-  void flush(std::int32_t tile, std::size_t lane, sim::Fs t);
+  void flush(std::int32_t tile, std::size_t lane, sim::Fs t, bool partial);
+  void flush_oldest(std::size_t lane, sim::Fs t);
   void ask(std::int64_t tick);
   bool ask_from(std::vector<std::int32_t>& tiles, std::size_t lane, std::int64_t tick);
   void collect(std::int64_t tick, sim::Fs t);
@@ -136,6 +142,7 @@ class MemoryNode final : public sim::Node {
   std::vector<Written> writes_;  // under way, a heap
   sim::TaskGraph& graph_;
   std::int64_t tiles_open_ = 0;
+  std::int64_t orders_ = 0;
 };
 
 }  // namespace cosim::endpoint
