@@ -2,5 +2,6 @@
 
 from cosim.workload.batch import MODES, Batch, batches, servable_modes
 from cosim.workload.batch_parts import Parts, resolve_parts, select_rows
+from cosim.workload.packets import packets
 
-__all__ = ["MODES", "Batch", "Parts", "batches", "resolve_parts", "select_rows", "servable_modes"]
+__all__ = ["MODES", "Batch", "Parts", "batches", "packets", "resolve_parts", "select_rows", "servable_modes"]
