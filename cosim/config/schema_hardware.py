@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, PlainValidator, ValidationError, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
+from cosim.config import units
 from cosim.config.errors import did_you_mean, one_of
 from cosim.config.loader import KeyPath, walk
 from cosim.config.quantities import ByteCount, BytesPerSecond, EnergyPerBit, EnergyPerOperation, OperationRate
@@ -99,26 +100,40 @@ class EndpointSpec(Spec):
         return "compute" if self.compute else "memory" if self.memory else "control"
 
     def problems(self) -> Iterator[Problem]:
-        if self.compute and self.memory:
-            yield Problem(("memory",), "compute or memory", "both", "make two endpoints that sit at the same routers")
-        if len(self.at) != 1:
-            yield Problem(("at",), "one level with its routers", f"{len(self.at)} levels")
-        for key in ("tile", "expert_buffer"):
-            value = getattr(self, key)
-            if self.compute and value is None:
-                yield Problem((), f"the key {key!r} beside 'compute'", "no such key")
-            if not self.compute and value is not None:
-                yield Problem((key,), f"no {key!r} without 'compute', which alone reads it", "it")
-        if self.memory and self.read_return_slots is None:
-            yield Problem((), "the key 'read_return_slots' beside 'memory'", "no such key")
-        if not self.memory and self.read_return_slots is not None:
-            yield Problem(("read_return_slots",), "none without 'memory', which alone reads it", "it")
-        if self.tile is not None and self.expert_buffer is not None and self.tile > self.expert_buffer:
-            yield Problem(("tile",), f"at most the expert_buffer of {self.expert_buffer} bytes", f"{self.tile} bytes")
-        if self.memory and self.bandwidth is not None:
-            yield Problem(
-                ("bandwidth",), "no declared bandwidth: a memory's follows from its preset and channels", "one"
-            )
+        given = {key: value for key in type(self).model_fields if (value := getattr(self, key)) is not None}
+        yield from _endpoint_problems(given, self.tile, self.expert_buffer)
+
+    @classmethod
+    def salvage(cls, value: Mapping[str, Any]) -> Iterator[Problem]:
+        given = {key: part for key, part in value.items() if part is not None}
+        yield from _endpoint_problems(
+            given, _salvaged_bytes(given.get("tile")), _salvaged_bytes(given.get("expert_buffer"))
+        )
+
+
+def _endpoint_problems(given: Mapping[str, Any], tile: int | None, buffer: int | None) -> Iterator[Problem]:
+    """What is wrong with the keys ``given`` of an endpoint together."""
+    if "compute" in given and "memory" in given:
+        yield Problem(("memory",), "compute or memory", "both", "make two endpoints that sit at the same routers")
+    if isinstance(given.get("at"), Mapping) and len(given["at"]) != 1:
+        yield Problem(("at",), "one level with its routers", f"{len(given['at'])} levels")
+    for owner, key in (("compute", "tile"), ("compute", "expert_buffer"), ("memory", "read_return_slots")):
+        if owner in given and key not in given:
+            yield Problem((), f"the key {key!r} beside {owner!r}", "no such key")
+        if owner not in given and key in given:
+            yield Problem((key,), f"no {key!r} without {owner!r}, which alone reads it", "it")
+    if tile is not None and buffer is not None and tile > buffer:
+        shown = [units.format_quantity(size, units.BYTES) for size in (buffer, tile)]
+        yield Problem(("tile",), f"at most the expert_buffer of {shown[0]}", shown[1])
+    if "memory" in given and "bandwidth" in given:
+        yield Problem(("bandwidth",), "no declared bandwidth: a memory's follows from its preset and channels", "one")
+
+
+def _salvaged_bytes(value: Any) -> int | None:
+    try:
+        return int(units.parse_quantity(value, units.BYTES))
+    except units.UnitError:
+        return None
 
 
 class TierSpec(Spec):

@@ -31,12 +31,10 @@ CHECKED = frozenset(
         "propertyNames",
         "patternProperties",
         "anyOf",
-        
         "$ref",
         "enum",
         "const",
         "items",
-        
         "minItems",
         "maxItems",
         "pattern",

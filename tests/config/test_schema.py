@@ -103,7 +103,7 @@ assumed: [compute.rte]
         ("[1, 7]", "[7, 1, 7]", "f.yaml:4:26: endpoints.memory.at.package: expected each index once, got index 7 twice in [7, 1, 7]"),
         ("[1, 7]", "7-1", "f.yaml:4:26: endpoints.memory.at.package: expected a range that runs upwards, got '7-1'; did you mean '1-7'?"),
         ("[1, 7]", "some", "f.yaml:4:26: endpoints.memory.at.package: expected indices such as 5, '0-63', '0-3,8-11', [0, 2] or all, got 'some'"),
-        ("tile: 16 KiB", "tile: 1 MiB", "f.yaml:3:83: endpoints.expert.tile: expected at most the expert_buffer of 262144 bytes, got 1048576 bytes"),
+        ("tile: 16 KiB", "tile: 1 MiB", "f.yaml:3:83: endpoints.expert.tile: expected at most the expert_buffer of 256 KiB, got 1 MiB"),
         ("tile: 16 KiB", "tile: 0 B", "f.yaml:3:83: endpoints.expert.tile: expected a size in bytes above zero, got '0 B'"),
         ("tile: 16 KiB, ", "", "f.yaml:3:11: endpoints.expert: expected the key 'tile' beside 'compute', got no such key"),
         (", read_return_slots: 64", "", "f.yaml:4:11: endpoints.memory: expected the key 'read_return_slots' beside 'memory', got no such key"),
@@ -118,6 +118,18 @@ assumed: [compute.rte]
 )  # fmt: skip
 def test_hardware_refusals(old: str, new: str, message: str) -> None:
     assert message in changed(old, new)
+
+
+def test_checks_over_several_keys_run_beside_a_wrong_value() -> None:
+    found = changed(
+        "rate: 4 TFLOP/s, efficiency: 0.8}, tile: 16 KiB",
+        "rate: 4, efficiency: 0.8}, tile: 1 MiB, read_return_slots: 2",
+    )
+    assert [text.split(": ")[1] for text in found] == [
+        "endpoints.expert.compute.rate",
+        "endpoints.expert.tile",
+        "endpoints.expert.read_return_slots",
+    ]
 
 
 def test_second_level_is_refused() -> None:
