@@ -712,11 +712,14 @@ class TaskKind:
 
       decision
 
+      copy
+
       revoke
     """
 
     __members__: typing.ClassVar[dict[str, TaskKind]]
     compute: typing.ClassVar[TaskKind]
+    copy: typing.ClassVar[TaskKind]
     decision: typing.ClassVar[TaskKind]
     delay: typing.ClassVar[TaskKind]
     fetch: typing.ClassVar[TaskKind]
@@ -756,6 +759,20 @@ class Engine:
         buffer_tiles: typing.SupportsInt | typing.SupportsIndex,
         grant_latency_cycles: typing.SupportsInt | typing.SupportsIndex,
     ) -> int: ...
+    def add_flit_network(
+        self,
+        *,
+        graph: dict[str, typing.Any],
+        clock: Clock,
+        flit_bytes: typing.SupportsInt | typing.SupportsIndex,
+        header_bytes: typing.SupportsInt | typing.SupportsIndex,
+        max_packet_flits: typing.SupportsInt | typing.SupportsIndex,
+        message_classes: typing.SupportsInt | typing.SupportsIndex,
+        endpoint_node: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
+        endpoint_terminals: collections.abc.Sequence[
+            collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]
+        ],
+    ) -> int: ...
     def add_link_network(
         self,
         *,
@@ -769,29 +786,48 @@ class Engine:
         hop_latency_fs: typing.SupportsInt | typing.SupportsIndex,
         message_classes: typing.SupportsInt | typing.SupportsIndex,
     ) -> int: ...
+    def add_memory(
+        self,
+        *,
+        clock: Clock,
+        channels: typing.SupportsInt | typing.SupportsIndex,
+        read_return_slots: typing.SupportsInt | typing.SupportsIndex,
+        packet_payload_bytes: typing.SupportsInt | typing.SupportsIndex,
+        grant_latency_fs: typing.SupportsInt | typing.SupportsIndex,
+        network: typing.SupportsInt | typing.SupportsIndex,
+        channel: MemChannelConfig,
+        address_map: MemAddressMap,
+    ) -> int: ...
     def add_rate_memory(
         self,
         *,
         clock: Clock,
         bytes_per_second: typing.SupportsInt | typing.SupportsIndex,
         latency_fs: typing.SupportsInt | typing.SupportsIndex,
+        grant_latency_fs: typing.SupportsInt | typing.SupportsIndex,
+        copy_chunk_bytes: typing.SupportsInt | typing.SupportsIndex,
         network: typing.SupportsInt | typing.SupportsIndex,
     ) -> int: ...
-    def compute_statistics(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> dict: ...
-    def link_network_statistics(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> dict: ...
+    def compute_statistics(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> dict[str, typing.Any]: ...
+    def flit_network_statistics(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> dict[str, typing.Any]: ...
+    def link_network_statistics(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> dict[str, typing.Any]: ...
     def load(self, data: bytes) -> None: ...
-    def rate_memory_statistics(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> dict: ...
-    def run(self, slice: typing.SupportsInt | typing.SupportsIndex = 20000) -> tuple: ...
+    def memory_statistics(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> dict[str, typing.Any]: ...
+    def memory_totals(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> dict[str, typing.Any]: ...
+    def rate_memory_statistics(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> dict[str, typing.Any]: ...
+    def run(
+        self, drain: bool = False, slice: typing.SupportsInt | typing.SupportsIndex = 20000
+    ) -> tuple[typing.Any, ...]: ...
     def save(self) -> bytes: ...
     def set_order(self, order: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]) -> None: ...
     def submit(
         self,
-        columns: dict,
+        columns: dict[str, typing.Any],
         before: typing.Annotated[numpy.typing.ArrayLike, numpy.int64],
         after: typing.Annotated[numpy.typing.ArrayLike, numpy.int64],
         effective_fs: typing.SupportsInt | typing.SupportsIndex,
     ) -> int: ...
-    def take_records(self) -> dict: ...
+    def take_records(self) -> dict[str, typing.Any]: ...
     @property
     def instants(self) -> int: ...
     @property
@@ -801,7 +837,7 @@ class Engine:
     @property
     def unfinished_tasks(self) -> int: ...
 
-MEM_COMMANDS: list = ["ACT", "PREpb", "PREab", "RD", "WR", "RDA", "WRA", "REFab", "REFpb"]
+MEM_COMMANDS: list[typing.Any] = ["ACT", "PREpb", "PREab", "RD", "WR", "RDA", "WRA", "REFab", "REFpb"]
 NO_EVENT: int = 9223372036854775807
 __version__: str = "0.1.0"
 faults_compiled: bool = False

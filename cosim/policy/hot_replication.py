@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from cosim.config.spec import Spec
 from cosim.policy.assignment import least_loaded
 from cosim.policy.base import ActionKind, Policy, Pressure, Profile, ResidencyAction, WindowState
 from cosim.policy.directory import Directory, PlacedReplica, Placement
@@ -33,7 +32,7 @@ class HotReplication(Policy):
 
     name = "hot_replication"
 
-    class Params(Spec):
+    class Params(Policy.Params):
         """``replica_budget``: bytes of all replicas over those of one copy. ``max_replicas``: of one expert.
 
         ``window_batches``: batches of a decision window; 0: the copies of the start stay.

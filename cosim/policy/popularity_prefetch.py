@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from cosim.config.spec import Spec
 from cosim.policy.assignment import homes
 from cosim.policy.base import Policy, Prefetch, Pressure, Profile, Revoke, RoutedEvent
 from cosim.policy.directory import Directory, Placement
@@ -30,7 +29,7 @@ class PopularityPrefetch(Policy):
 
     name = "popularity_prefetch"
 
-    class Params(Spec):
+    class Params(Policy.Params):
         """``experts_per_chiplet``: hottest experts of the next layer that each chiplet prefetches."""
 
         experts_per_chiplet: Annotated[int, Field(ge=1)] = 1

@@ -252,8 +252,9 @@ class Residency:
     def directory(self, *, with_pending: bool = False) -> Directory:
         """The published replicas, in the order of their identities; for a replay also those whose copy is under way."""
         if with_pending and self._pending:
-            rows = {**self._rows, **{replica: self._row_of(replica, order) for replica, order in self._pending.items()}}
-            return Directory(np.array([rows[identity] for identity in sorted(rows)], dtype=DIRECTORY))
+            pending = {replica: self._row_of(replica, order) for replica, order in self._pending.items()}
+            known = {**self._rows, **pending}
+            return Directory(np.array([known[identity] for identity in sorted(known)], dtype=DIRECTORY))
         if self._directory is None:
             rows = [self._rows[identity] for identity in sorted(self._rows)]
             self._directory = Directory(np.array(rows, dtype=DIRECTORY))

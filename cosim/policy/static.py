@@ -13,7 +13,7 @@ __all__ = ["Static"]
 
 
 class Static(Policy):
-    """Expert parallelism with one home per expert; weights are fetched on demand (baseline of CoMoE-Chip, section 4)."""
+    """Expert parallelism with one home per expert, weights fetched on demand (baseline of CoMoE-Chip, section 4)."""
 
     name = "static"
 

@@ -43,7 +43,8 @@ def layer_rows(results: Sequence[LayerResult]) -> pd.DataFrame:
                 **({} if result.energy_J is None else {"energy_J": result.energy_J}),
             }
         )
-    return pd.DataFrame(rows)
+    frame: pd.DataFrame = pd.DataFrame(rows)
+    return frame
 
 
 def group_rows(results: Sequence[LayerResult], seed: int) -> pd.DataFrame:
@@ -72,7 +73,8 @@ def group_rows(results: Sequence[LayerResult], seed: int) -> pd.DataFrame:
             part[f"{stage}_fs"] = result.stages[stage]
         part["total_fs"] = result.stages["end"] - result.start_fs
         parts.append(part)
-    return pd.concat(parts, ignore_index=True)
+    frame: pd.DataFrame = pd.concat(parts, ignore_index=True)
+    return frame
 
 
 def chiplet_rows(machine: Machine, results: Sequence[LayerResult], model: ModelSpec) -> pd.DataFrame:
@@ -113,12 +115,13 @@ def chiplet_rows(machine: Machine, results: Sequence[LayerResult], model: ModelS
                 "macs": int(macs[place.index]),
             }
         )
-    return pd.DataFrame(rows)
+    frame: pd.DataFrame = pd.DataFrame(rows)
+    return frame
 
 
 def expert_rows(groups: pd.DataFrame, system: System) -> pd.DataFrame:
     """One row per (layer, expert, chiplet): groups, tokens, and the time its groups spent in three stages."""
-    summed = (
+    summed: pd.DataFrame = (
         groups.groupby(["layer", "expert", "chiplet"], sort=True)
         .agg(
             groups=("tokens", "size"),
@@ -192,7 +195,8 @@ def link_rows(machine: Machine) -> pd.DataFrame:
         for column, values in columns.items():
             part[column] = values.astype(np.int64)
         parts.append(part)
-    return pd.concat(parts, ignore_index=True)
+    frame: pd.DataFrame = pd.concat(parts, ignore_index=True)
+    return frame
 
 
 _BANK = (
@@ -218,8 +222,9 @@ def bank_rows(machine: Machine) -> pd.DataFrame:
 
     Bank groups of higher stack ids follow those of lower ones. Cycles are CK.
     """
+    nothing: pd.DataFrame = pd.DataFrame()
     if machine.memory_kind != "command":
-        return pd.DataFrame()
+        return nothing
     parts = []
     for place in machine.system.memory_endpoints:
         statistics = machine.memory_statistics(place.index)
@@ -229,4 +234,5 @@ def bank_rows(machine: Machine) -> pd.DataFrame:
         part["observed_cycles"] = statistics["last_tick"] // slots
         part.insert(0, "endpoint", place.label)
         parts.append(part.drop(columns=["precharges", "refreshes"]))
-    return pd.concat(parts, ignore_index=True)
+    frame: pd.DataFrame = pd.concat(parts, ignore_index=True)
+    return frame

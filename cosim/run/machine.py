@@ -1,7 +1,7 @@
 """A system built for one rung of the ladder: the engine with its nodes, and the figures they keep.
 
-The rung chooses the network (``link``: reserved links, ``flit``: flits) and the memory (``rate``, ``command``); everything
-else is the same at every rung.
+The rung chooses the network (``link``: reserved links, ``flit``: flits) and the memory (``rate``, ``command``);
+everything else is the same at every rung.
 """
 
 from __future__ import annotations
@@ -255,6 +255,7 @@ def build_machine(system: System, rung: str) -> Machine:
     for place in system.memory_endpoints:
         assert place.memory is not None
         assert place.spec.memory is not None
+        assert place.spec.read_return_slots is not None
         channels[place.index] = MemoryChannel(place.spec.memory)
         latency_fs = _fs(place.spec.grant_latency / level.clock)
         if memory_kind == "rate":

@@ -1,4 +1,4 @@
-"""A record of decisions, keyed by (batch, layer) and window, so that another rung can be driven by the very same ones."""
+"""A record of decisions by (batch, layer) and window, so that another rung can be driven by the very same ones."""
 
 from __future__ import annotations
 

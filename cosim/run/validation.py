@@ -134,12 +134,15 @@ def _with_balance(result: UnitResult, setup: Setup) -> pd.DataFrame:
     groups = _routed(result.frames["groups"], setup)
     chiplets = [place.index for place in setup.system.compute_endpoints]
     balance = layer_balance(groups, chiplets, setup.model.expert_macs_per_token)
-    return result.frames["layers"].merge(balance, on=["seed", "batch", "layer"], how="left", validate="one_to_one")
+    layers = result.frames["layers"]
+    joined: pd.DataFrame = layers.merge(balance, on=["seed", "batch", "layer"], how="left", validate="one_to_one")
+    return joined
 
 
 def _routed(groups: pd.DataFrame, setup: Setup) -> pd.DataFrame:
     """Groups of routed experts: balance and the analytical models do not know the shared ones."""
-    return groups[groups["expert"] < setup.model.experts]
+    routed: pd.DataFrame = groups[groups["expert"] < setup.model.experts]
+    return routed
 
 
 def _analytic_layers(validation: Validation, policy: str, decisions: pd.DataFrame) -> list[pd.DataFrame]:

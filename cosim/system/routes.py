@@ -19,7 +19,7 @@ class Routes:
     Attributes:
         next_link: int32 ``[router, destination router]``, directed link taken next, -1 on the diagonal.
         hops: int32 ``[router, destination router]``, links on the way.
-        direction: int32 ``[link]``, 2d for a link to the next router of dimension d, 2d + 1 for one to the router before.
+        direction: int32 ``[link]``, 2d for a link upwards in dimension d, 2d + 1 for one downwards.
         coordinates: int32 ``[router, dimension]``.
         router: int32 ``[endpoint]``.
     """

@@ -1,10 +1,10 @@
 """From token groups and their replicas to the tasks of one layer.
 
-A layer becomes, for every token group, a dispatch to the chiplet of its replica and a gather back to its aggregator; for
-every replica in use, one fetch of the expert's weights and one compute job that starts when all its groups have arrived
-and works through the weights tile by tile; and one decision behind the last of them. Tokens that are already where they
-are needed are not sent. Scope ``moe`` adds the gate before the routing, the shared experts as replicas at every token's
-own chiplet, and a combine at every aggregator behind its last gather.
+A layer becomes, for every token group, a dispatch to the chiplet of its replica and a gather back to its aggregator;
+for every replica in use, one fetch of the expert's weights and one compute job that starts when all its groups have
+arrived and works through the weights tile by tile; and one decision behind the last of them. Tokens that are already
+where they are needed are not sent. Scope ``moe`` adds the gate before the routing, the shared experts as replicas at
+every token's own chiplet, and a combine at every aggregator behind its last gather.
 """
 
 from __future__ import annotations

@@ -73,8 +73,10 @@ def packets(
         raise ConfigErrors.single(f"a MoE layer from 0 to {last}", str(layer), path="layer")
     rows = np.arange(trace.tokens) if tokens is None else np.asarray(tokens)
     ids = trace.ids[rows]
-    named = {"name": placement} if isinstance(placement, str) else dict(placement)
-    policy = make_policy(str(named.get("name")), named.get("params", {}), path="placement")
+    named: dict[str, Any] = {"name": placement} if isinstance(placement, str) else dict(placement)
+    params = named.get("params", {})
+    assert isinstance(params, Mapping)
+    policy = make_policy(str(named.get("name")), params, path="placement")
     counts = np.zeros((dimensions.moe_layers, dimensions.experts), dtype=np.int64)
     for number in range(min(trace.layers, dimensions.moe_layers)):
         here = ids[:, number, :]
@@ -118,7 +120,7 @@ def _cut(
     message = np.repeat(travels, count)
     place = np.arange(len(message)) - np.repeat(np.cumsum(count) - count, count)
     carried = np.minimum(payload, sizes[message] - place * payload)
-    return pd.DataFrame(
+    frame: pd.DataFrame = pd.DataFrame(
         {
             "create_cycle": np.full(len(message), create_cycle, dtype=np.int64),
             "src": sources[message],
@@ -126,6 +128,7 @@ def _cut(
             "size_flits": -(-(carried + level.header_bytes) // level.flit_width),
         }
     )
+    return frame
 
 
 def _reference(system: str | os.PathLike[str] | Mapping[str, Any]) -> str | Mapping[str, Any]:
