@@ -203,9 +203,7 @@ class RunLoop:
         )
         base = machine.engine.submit(tasks.columns, tasks.before, tasks.after, effective)
         self._apply(actions, following[0], effective)
-        in_use = [
-            int(replica) for replica in np.unique(replicas["replica"]) if int(replica) not in (waits or {})
-        ]
+        in_use = [int(replica) for replica in np.unique(replicas["replica"]) if int(replica) not in (waits or {})]
         self.residency.use(in_use, 1)
         records = self._run_to_end_of_layer(base, tasks)
         self.residency.use(in_use, -1)
