@@ -8,9 +8,6 @@ from typing import Annotated, Any, Literal
 from pydantic import (
     BeforeValidator,
     Field,
-    PlainSerializer,
-    PlainValidator,
-    WithJsonSchema,
     model_serializer,
     model_validator,
 )
@@ -27,6 +24,7 @@ __all__ = [
     "LimitsSpec",
     "PartSpec",
     "PolicySpec",
+    "SamplingSpec",
     "TraceSpec",
     "WorkloadSpec",
 ]
@@ -206,10 +204,20 @@ class LimitsSpec(Spec):
     max_estimated_hours: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 2.0
 
 
-def _sampling(value: Any) -> Literal["none"]:
-    if value != "none":
-        raise refuse("none: every unit is simulated; sampling is not supported yet", repr(value))
-    return "none"
+class SamplingSpec(Spec):
+    """Which share of the (seed, batch, layer) units the rungs above ``link`` simulate; ``seed`` chooses them.
+
+    The same share of every layer of every seed, the same units for every policy.
+    """
+
+    fraction: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 1
+
+
+def _sampling(value: Any) -> Any:
+    if isinstance(value, (Mapping, SamplingSpec)) or value == "none":
+        return value
+    raise refuse("none, or a mapping such as {fraction: 0.25, seed: 1}", repr(value))
 
 
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
@@ -227,9 +235,7 @@ class ExperimentSpec(Spec):
     analytic: Items[AnalyticSpec] = ()
     skipping: Literal["on", "off"] = "on"
     claims: Text | None = None
-    sampling: Annotated[
-        Literal["none"], PlainValidator(_sampling), PlainSerializer(str), WithJsonSchema({"const": "none"})
-    ] = "none"
+    sampling: Annotated[SamplingSpec | Literal["none"], BeforeValidator(_sampling)] = "none"
     seeds: Annotated[Items[Seed], Field(min_length=1)]
     limits: LimitsSpec = Field(default_factory=LimitsSpec)
 
@@ -243,6 +249,8 @@ class ExperimentSpec(Spec):
             values = getattr(self, key)
             for position in duplicates(values):
                 yield Problem((key, position), "each of them once", f"{values[position]!r} again")
+        if self.sampling != "none" and "link" not in self.rungs:
+            yield Problem(("rungs",), "the rung 'link', which runs every unit and carries the sample", "no such rung")
         if "analytic" in self.rungs and not self.analytic:
             yield Problem((), "the key 'analytic' with models for the rung 'analytic'", "no such key")
         if self.analytic and "analytic" not in self.rungs:

@@ -58,6 +58,8 @@ class Campaign:
     def run(self, progress: Progress | None = None) -> tuple[dict[UnitKey, UnitResult], dict[UnitKey, UnitResult]]:
         """All units: (closed, replays). Units found in the store are not run again."""
         keys = self.keys()
+        if self.setup.spec.sampling != "none":
+            return self._run_sampled(keys, progress), {}
         closed = self._run_all([(key, None) for key in keys], progress)
         top = top_rung(self.setup.spec.rungs)
         wanted: list[tuple[UnitKey, DecisionRecord | None]] = []
@@ -72,6 +74,13 @@ class Campaign:
     def run_keys(self, keys: Sequence[UnitKey], progress: Progress | None = None) -> dict[UnitKey, UnitResult]:
         """The given closed-loop units."""
         return self._run_all([(key, None) for key in keys], progress)
+
+    def _run_sampled(self, keys: Sequence[UnitKey], progress: Progress | None) -> dict[UnitKey, UnitResult]:
+        """Everything at ``link``; the sample at the other rungs, under the decisions of ``link``."""
+        whole = self._run_all([(key, None) for key in keys if key.rung == "link"], progress)
+        wanted = [(key, whole[UnitKey(key.policy, "link", key.seed)].record) for key in keys if key.rung != "link"]
+        found = {**whole, **self._run_all(wanted, progress)}
+        return {key: found[key] for key in keys}
 
     def _run_all(
         self, wanted: Sequence[tuple[UnitKey, DecisionRecord | None]], progress: Progress | None
@@ -107,7 +116,7 @@ class Campaign:
                     if progress is not None:
                         progress(before + number + done / layers, total, f"{key.policy} at {key.rung}, seed {key.seed}")
 
-                yield run_unit(self.setup, key, record, inner)
+                yield run_unit(self.setup, key, record, inner, _sample(self.setup, key))
             return
         context = multiprocessing.get_context("spawn")
         with ProcessPoolExecutor(
@@ -140,4 +149,8 @@ def _start_worker(resolved: str) -> None:
 
 def _work(key: UnitKey, record: DecisionRecord | None) -> UnitResult:
     setup: Setup = _worker["setup"]
-    return run_unit(setup, key, record)
+    return run_unit(setup, key, record, only=_sample(setup, key))
+
+
+def _sample(setup: Setup, key: UnitKey) -> frozenset[tuple[int, int]] | None:
+    return None if key.rung == "link" else setup.sample(key.seed)

@@ -62,15 +62,16 @@ def estimate(setup: Setup, keys: list[UnitKey]) -> Estimate:
     seconds = 0.0
     for key in keys:
         network, memory = RUNG_KNOBS[key.rung]
-        dram += weight_bytes
+        share = 1.0 if key.rung == "link" or setup.spec.sampling == "none" else setup.spec.sampling.fraction
+        dram += int(share * weight_bytes)
         seconds += len(batches) * len(setup.layers) / _LAYERS_PER_S
         if network == "flit":
-            flit_hops += hops
-            seconds += hops / _FLIT_HOPS_PER_S
+            flit_hops += int(share * hops)
+            seconds += share * hops / _FLIT_HOPS_PER_S
         else:
             messages = weight_bytes / (payload if memory == "command" else 16384 / 20)
-            seconds += messages * near / _LINK_HOPS_PER_S
+            seconds += share * messages * near / _LINK_HOPS_PER_S
         if memory == "command":
-            all_bursts += bursts
-            seconds += bursts / _BURSTS_PER_S
+            all_bursts += int(share * bursts)
+            seconds += share * bursts / _BURSTS_PER_S
     return Estimate(flit_hops, all_bursts, dram, seconds)

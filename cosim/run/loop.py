@@ -104,7 +104,8 @@ class RunLoop:
     """Drives one machine through all batches under one policy.
 
     With ``replay`` the recorded decisions are taken instead of the policy's own; a group whose recorded replica is not
-    published yet waits for it.
+    published yet waits for it. With ``only`` as well, just those (batch, layer) are measured: between them the recorded
+    residency actions take effect at once, and where the record prefetches, the layer before is run to warm up.
     """
 
     machine: Machine
@@ -114,6 +115,7 @@ class RunLoop:
     profile: Profile
     window_batches: int = 0
     replay: DecisionRecord | None = None
+    only: frozenset[tuple[int, int]] | None = None
     progress: Callable[[int, int], None] | None = None
     results: list[LayerResult] = field(default_factory=list)
     record: DecisionRecord = field(default_factory=DecisionRecord)
@@ -138,9 +140,13 @@ class RunLoop:
         demand = np.zeros_like(self.profile.counts)
         for position, (batch, layer) in enumerate(units):
             following = units[position + 1] if position + 1 < len(units) else (-1, -1)
-            self.results.append(self._layer(batch, layer, following))
-            groups = self.results[-1].groups
-            np.add.at(demand, (groups["layer"], groups["expert"]), groups["tokens"])
+            if self._runs((batch, layer), following):
+                result = self._layer(batch, layer, following)
+                np.add.at(demand, (result.groups["layer"], result.groups["expert"]), result.groups["tokens"])
+                if self._measured((batch, layer)):
+                    self.results.append(result)
+            else:
+                self._skip(batch, layer)
             if self.progress is not None:
                 self.progress(position + 1, len(units))
             if self.window_batches and layer == layers[-1] and (batch + 1) % self.window_batches == 0:
@@ -148,6 +154,23 @@ class RunLoop:
                 demand = np.zeros_like(demand)
         self._finish()
         return self.results
+
+    def _measured(self, unit: tuple[int, int]) -> bool:
+        return self.only is None or unit in self.only
+
+    def _runs(self, unit: tuple[int, int], following: tuple[int, int]) -> bool:
+        """Whether a unit is simulated: a measured one, or one whose prefetches a measured one waits for."""
+        if self._measured(unit):
+            return True
+        assert self.replay is not None
+        warms_up = any(isinstance(action, Prefetch) for action in self.replay.layer(*unit).actions)
+        return warms_up and following != (-1, -1) and self._measured(following)
+
+    def _skip(self, batch: int, layer: int) -> None:
+        """Takes a unit's decisions as taken, without simulating it."""
+        assert self.replay is not None
+        self._settle()
+        self.record.add(batch, layer, self.replay.layer(batch, layer))
 
     def _layer(self, batch: int, layer: int, following: tuple[int, int]) -> LayerResult:
         machine, model = self.machine, self.inputs.model
@@ -383,6 +406,9 @@ class RunLoop:
         orders, outcomes = self.residency.propose(wishes)
         self._outcomes.extend(outcomes)
         for order in orders:
+            if self.only is not None:
+                self._published(order.replica)
+                continue
             task = self.machine.submit_copy(order, effective, decision_key=FIRST_REPLICA + order.replica)
             self._copies[task] = order.replica
             self._kinds[task] = "migration"
@@ -421,6 +447,10 @@ class RunLoop:
 
     def _finish(self) -> None:
         """Withdraws what nobody claimed, lets everything under way end, and checks conservation."""
+        self._settle()
+        self.machine.check_conservation()
+
+    def _settle(self) -> None:
         for number in list(self._prefetches):
             self._revoke(Revoke(number), self.machine.now_fs)
         while True:
@@ -430,4 +460,3 @@ class RunLoop:
             if stop == "idle":
                 break
             self._published(key - FIRST_REPLICA)
-        self.machine.check_conservation()

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from cosim.config.errors import ConfigErrors
 from cosim.policy.base import Profile
 from cosim.run.memory_channel import MemoryChannel
 from cosim.system import LoadedExperiment, System
 from cosim.trace import RoutingTrace, load
+from cosim.validate.sampling import stratified_sample
 from cosim.workload.batch import batches
 from cosim.workload.batch_parts import Parts, resolve_parts
 from cosim.workload.lowering import WorkRates
@@ -176,6 +178,22 @@ class Setup:
             for place in self.system.memory_endpoints
             if place.spec.memory is not None
         )
+
+    def sample(self, seed: int) -> frozenset[tuple[int, int]] | None:
+        """The (batch, layer) of a seed that rungs above ``link`` simulate; ``None``: all of them."""
+        sampling = self.spec.sampling
+        if sampling == "none":
+            return None
+        units = [
+            (number, batch, layer)
+            for number in self.spec.seeds
+            for batch in range(self.spec.workload.batches)
+            for layer in self.layers
+        ]
+        rows = pd.DataFrame(units, columns=["seed", "batch", "layer"])
+        mask = stratified_sample(rows, sampling.fraction, sampling.seed)
+        chosen = rows[mask & (rows["seed"] == seed).to_numpy()]
+        return frozenset(zip(chosen["batch"].tolist(), chosen["layer"].tolist(), strict=True))
 
     def check(self) -> None:
         """Reads the trace and makes every seed's batches, so that a wrong input is found before anything runs."""

@@ -45,8 +45,14 @@ def run_unit(
     key: UnitKey,
     replay: DecisionRecord | None = None,
     progress: Callable[[int, int], None] | None = None,
+    only: frozenset[tuple[int, int]] | None = None,
 ) -> UnitResult:
-    """Runs a unit from an empty system to its last layer; conservation is checked at the end."""
+    """Runs a unit from an empty system to its last layer; conservation is checked at the end.
+
+    Args:
+        replay: decisions to take instead of the policy's own.
+        only: with ``replay``, the (batch, layer) to measure; all if not given.
+    """
     spec = setup.spec
     chosen = next(policy for policy in spec.policies if policy.title == key.policy)
     policy = make_policy(chosen.name, chosen.params)
@@ -72,6 +78,7 @@ def run_unit(
         window_batches=policy.window_batches,
         replay=replay,
         progress=progress,
+        only=only,
     )
     results = loop.run()
     groups = group_rows(results, key.seed)

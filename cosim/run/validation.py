@@ -99,19 +99,23 @@ def validation_contents(
     spec, setup = validation.loaded.spec, validation.setup
     policies = [policy.title for policy in spec.policies]
     top = top_rung(spec.rungs)
+    decided_at = top if spec.sampling == "none" else "link"
     compared = {**closed}
     for key, result in replays.items():
         compared[UnitKey(key.policy, key.rung, key.seed)] = result
     layers = [_with_balance(result, setup) for _, result in sorted(compared.items())]
-    if top is not None:
+    if decided_at is not None:
         for policy in policies:
-            parts = [_routed(closed[UnitKey(policy, top, seed)].frames["groups"], setup) for seed in spec.seeds]
+            parts = [_routed(closed[UnitKey(policy, decided_at, seed)].frames["groups"], setup) for seed in spec.seeds]
             decisions = pd.concat(parts, ignore_index=True)
             layers += _analytic_layers(validation, policy, decisions)
     all_layers = pd.concat(layers, ignore_index=True)
     figures = {validation.rungs[name]: table for name, table in validation.tables.items()}
     aliases = {f"analytic:{name}": rung for name, rung in validation.rungs.items()}
-    samples = Samples(all_layers, figures=figures, aliases=aliases)
+    sampled = (
+        {} if spec.sampling == "none" else {rung: "link" for rung in spec.rungs if rung not in ("link", "analytic")}
+    )
+    samples = Samples(all_layers, figures=figures, aliases=aliases, sampled=sampled)
     shown = [rung for rung in RUNG_ORDER if rung in spec.rungs and rung != "analytic"]
     rungs = [*validation.rungs.values(), *shown]
     claims = []
@@ -239,7 +243,9 @@ def _info(
         rungs=tuple(rungs),
         seeds=tuple(spec.seeds),
         balance_definition=BALANCE_DEFINITION,
-        sampling=spec.sampling,
+        sampling=spec.sampling
+        if isinstance(spec.sampling, str)
+        else f"{spec.sampling.fraction:g} of all units above link",
         system={"hardware": spec.system.name or "system", **description},
         assumed=_assumed(validation),
         figures=tuple(figures),

@@ -271,7 +271,7 @@ def test_experiment_resolves_and_loads_again(experiment: dict[str, Any], tmp_pat
         ("analytic=[{table: a.csv}]", "analytic.0.table: expected a file, got 'a.csv', which does not exist"),
         ("analytic=[{}]", "analytic.0: expected one of the keys name, function and table, got none of them"),
         ("skipping=true", "skipping: expected one of on, off, got true"),
-        ("sampling=10", "sampling: expected none: every unit is simulated; sampling is not supported yet, got 10"),
+        ("sampling=10", "sampling: expected none, or a mapping such as {fraction: 0.25, seed: 1}, got 10"),
         ("seeds=[1, 1]", "seeds.1: expected each of them once, got 1 again"),
         ("seeds=[-1]", "seeds.0: expected a number of at least 0, got -1"),
         ("seeds=[9223372036854775808]", "seeds.0: expected a number below 9223372036854775808, got 9223372036854775808"),
