@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cosim.analytic.system import AnalyticSystem, Routes
+from cosim.analytic.system import AnalyticSystem, IntArray, Routes
 from cosim.config.schema_hardware import MemorySpec
-from cosim.config.schema_network import MeshSpec, TopologySpec
+from cosim.system.routes import Routes as SystemRoutes
 from cosim.system.system import System
 
 
@@ -52,8 +52,8 @@ def analytic_system(system: System, *, access_of: AccessOf = memory_access) -> A
     """The numbers of ``system`` that analytical models take.
 
     The fixed latency of a hop is the router pipeline (routing, VC allocation, switch allocation, switch
-    traversal) and the link, in cycles of the level; a link carries one flit a cycle. Routes are those of
-    dimension-order routing. Links of the level count as die-to-die: its routers are those of the package.
+    traversal) and the link, in cycles of the level; a link carries one flit a cycle. Links of the level
+    count as die-to-die: its routers are those of the package.
     """
     level = system.level
     clock = float(level.clock)
@@ -65,13 +65,9 @@ def analytic_system(system: System, *, access_of: AccessOf = memory_access) -> A
         + level.st_final_delay
     )
     flit_Bps = float(system.link_bandwidth_Bps)
-    number = {(int(a), int(b)): index for index, (a, b, _) in enumerate(system.links.tolist())}
+    table, target_of = SystemRoutes.of(system), system.links["target"].astype(np.int64)
     routers = [endpoint.router for endpoint in system.endpoints]
-    paths = [
-        [number[hop] for hop in dimension_order(level.topology, source, target)]
-        for source in routers
-        for target in routers
-    ]
+    paths = [_path(table, target_of, source, destination) for source in routers for destination in routers]
     compute = [endpoint.spec.compute for endpoint in system.endpoints]
     access = [access_of(e.spec.memory) if e.spec.memory is not None else None for e in system.endpoints]
     return AnalyticSystem(
@@ -91,20 +87,10 @@ def analytic_system(system: System, *, access_of: AccessOf = memory_access) -> A
     )
 
 
-def dimension_order(topology: TopologySpec, source: int, target: int) -> list[tuple[int, int]]:
-    """The router-to-router hops of dimension-order routing, dimension 0 first.
-
-    Raises ValueError for a topology whose routes are not known here.
-    """
-    if not isinstance(topology, MeshSpec):
-        raise ValueError(f"analytical models take meshes with dimension-order routing, not {topology.kind!r}")
-    hops: list[tuple[int, int]] = []
-    here, stride = source, 1
-    for size in topology.shape:
-        goal = target // stride % size
-        while (place := here // stride % size) != goal:
-            there = here + stride if goal > place else here - stride
-            hops.append((here, there))
-            here = there
-        stride *= size
-    return hops
+def _path(table: SystemRoutes, target_of: IntArray, source: int, destination: int) -> list[int]:
+    """The directed links from one router to another."""
+    links = []
+    while source != destination:
+        links.append(int(table.next_link[source, destination]))
+        source = int(target_of[links[-1]])
+    return links

@@ -49,7 +49,7 @@ def read_table(path: Path) -> FigureTable:
     """Read a CSV file with a header line (UTF-8, comma separated).
 
     ``layer`` is a layer number or ``all``; ``quantity`` a metric name such as layer_latency_p95,
-    stage_memory_mean or bytes_memory_mean; ``unit`` any time, size or energy unit, ``1`` for a ratio.
+    stage_memory_mean or bytes_weight; ``unit`` any time, size or energy unit, ``1`` for a ratio.
 
     Raises:
         ConfigErrors: every bad cell with its line; unknown, missing or repeated columns; two rows for

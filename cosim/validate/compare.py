@@ -88,14 +88,15 @@ def layer_balance(decisions: pd.DataFrame, chiplets: Sequence[int], macs_per_tok
     """Balance of every layer and batch: mean over ``chiplets`` of the work executed, over the largest.
 
     ``decisions`` has one row per token group (cosim.analytic.groups); ``chiplets`` are all endpoints that
-    may execute experts, so that an idle one counts. Returns seed, batch, layer, balance, sorted.
+    may execute experts, so that an idle one counts. Returns seed, batch, layer, balance, sorted, with the
+    policy first where ``decisions`` has one.
 
     Raises ValueError where a group executes elsewhere.
     """
     strange = sorted({int(value) for value in decisions["chiplet"].unique()} - set(chiplets))
     if strange:
         raise ValueError(f"decisions: chiplet {strange} is none of the {len(chiplets)} compute chiplets")
-    key = ["seed", "batch", "layer"]
+    key = [name for name in ("policy", "seed", "batch", "layer") if name in decisions.columns]
     work = decisions.groupby([*key, "chiplet"], sort=True)["tokens"].sum() * macs_per_token
     per_layer = work.groupby(level=key, sort=True)
     balance = per_layer.sum() / len(chiplets) / per_layer.max()

@@ -138,21 +138,24 @@ def _rungs(claim: Claim, samples: Samples, run: RunScope) -> dict[str, str | Non
 
 
 def _stage_at_fault(claim: Claim, samples: Samples, run: RunScope, label: str) -> str:
-    """Which stage departs most from the analytical model, where a claim on time was refuted by simulation."""
-    analytic = run.analytic.get(claim.analytic, "") if claim.analytic is not None else "analytic"
-    policies = dict.fromkeys(
-        term.policy for e in claim.expressions() for term in e.terms if term.quantity.column.endswith("_fs")
-    )
+    """Which stage departs most from a cheaper rung, where a claim on time was refuted.
+
+    The cheaper rungs are those that the claim names, else that of the analytical model.
+    """
+    terms = [term for e in claim.expressions() for term in e.terms if term.quantity.column.endswith("_fs")]
+    named = {samples.resolve(term.rung) for term in terms if term.rung is not None} - {label}
+    cheaper = named or {run.analytic.get(claim.analytic, "") if claim.analytic is not None else "analytic"}
     found = [
-        (abs(difference), stage, policy, difference)
-        for policy in policies
-        if label != "analytic" and samples.has(policy, label) and samples.has(policy, analytic)
-        for stage, difference in samples.stage_differences(policy, label, analytic).items()
+        (abs(difference), stage, policy, rung, difference)
+        for policy in sorted({term.policy for term in terms})
+        for rung in sorted(cheaper - {label})
+        if samples.has(policy, label) and samples.has(policy, rung)
+        for stage, difference in samples.stage_differences(policy, label, rung).items()
     ]
     if not found:
         return ""
-    _, stage, policy, difference = max(found)
-    return f"; the stage farthest from the analytical model is {stage} of {policy}, by {difference:+.6g} ns"
+    _, stage, policy, rung, difference = max(found)
+    return f"; the stage farthest from {rung} is {stage} of {policy}, by {difference:+.6g} ns"
 
 
 def _with_hint(needs: str, claim: Claim, samples: Samples) -> str:

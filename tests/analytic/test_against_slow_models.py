@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cosim.analytic import AnalyticSystem, CoMoE, HCRMap, LayerTimes
-from cosim.analytic.adapter import dimension_order
 from cosim.analytic.system import Routes
 from cosim.config.schema_network import MeshSpec
 
@@ -20,10 +19,20 @@ MODEL = TinyModel()
 
 def mesh_system() -> AnalyticSystem:
     """A 2 x 3 mesh of uneven links; chiplets on routers 0 to 3, memories on 4 and 5 (and one beside chiplet 0)."""
+
+    def hops(here: int, there: int) -> list[tuple[int, int]]:
+        steps = []
+        while here != there:
+            along = here % 2 != there % 2
+            ahead = there % 2 - here % 2 if along else 2 * (1 if there // 2 > here // 2 else -1)
+            steps.append((here, here + ahead))
+            here += ahead
+        return steps
+
     mesh = MeshSpec(kind="mesh", shape=(2, 3))
     number = {hop: index for index, hop in enumerate(mesh.links())}
     routers = [0, 1, 2, 3, 4, 5, 0]
-    paths = [[number[hop] for hop in dimension_order(mesh, a, b)] for a in routers for b in routers]
+    paths = [[number[hop] for hop in hops(a, b)] for a in routers for b in routers]
     count = len(number)
     return AnalyticSystem(
         link_bandwidth_Bps=5.0 + np.arange(count) % 3,

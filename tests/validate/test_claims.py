@@ -359,7 +359,14 @@ def test_refuted_time_claims_name_the_stage(tmp_path: Path) -> None:
     frame = layers({("a", "flit"): 100.0, ("b", "flit"): 80.0, ("a", "analytic"): 60.0, ("b", "analytic"): 60.0})
     entry = verdict(tmp_path, Samples(frame), published="0.5")
     # memory is three quarters of every total: 40 ns apart makes 30 ns.
-    assert "the stage farthest from the analytical model is memory of a, by +29.9055 ns" in entry["reason"]
+    assert "the stage farthest from analytic is memory of a, by +29.9055 ns" in entry["reason"]
+
+
+def test_a_claim_across_rungs_blames_the_stage_between_them(tmp_path: Path) -> None:
+    quantity = "layer_latency_mean(a, rung=link) / layer_latency_mean(a, rung=flit)"
+    entry = verdict(tmp_path, Samples(TWO), quantity=quantity, published="0.5")
+    assert entry["verdict"] == "refuted"
+    assert "the stage farthest from link is memory of a" in entry["reason"]
 
 
 def test_published_tables_stand_at_the_analytic_rung(tmp_path: Path) -> None:
