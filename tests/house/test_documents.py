@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -30,3 +33,18 @@ def test_the_readme_has_its_two_commands() -> None:
     blocks = re.findall(r"<!-- command: (\S+) -->\n```bash\n(.+?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     assert [name for name, _ in blocks] == ["install-and-run", "install-and-test"]
     assert all(text.count("\n") == 1 and text.startswith("pip install ") for _, text in blocks)
+
+
+def test_the_python_of_the_readme_runs(tmp_path: Path) -> None:
+    blocks = re.findall(r"```python\n(.+?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert len(blocks) == 1
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(os.path.abspath(p) for p in sys.path if p)}
+    run = subprocess.run(
+        [sys.executable, "-W", "error", "-c", blocks[0]],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert run.returncode == 0, run.stderr
+    assert "nan" not in run.stdout.lower()

@@ -23,12 +23,18 @@ CALLS = {
     "mem.Memory.run_requests": "frame commands",
     "trace.load": "",
     "trace.RoutingTrace": "",
+    "workload.packets": "model system placement layer",
+    "Experiment.load": "",
+    "Experiment.run": "policy rung",
+    "Experiment.validate": "",
 }
 RESULTS = {
     "noc.TrafficResult": """offered_rate injected_rate accepted_rate packet_latency_mean_cycles
         network_latency_mean_cycles flit_latency_mean_cycles hops_mean stable undrained_packets flit_hops links""",
     "mem.MemoryRun": """requests commands total_cycles bandwidth_GBps peak_GBps read_latency_mean_cycles
         read_latency_mean_ns bound_by""",
+    "experiment.Run": "layers groups links banks decisions",
+    "experiment.Report": "metrics claims to_html",
 }
 
 
