@@ -234,8 +234,13 @@ _DTYPES: dict[Kind, str] = {"text": "object", "count": "int64", "real": "float64
 
 
 def frame_problems(frame: pd.DataFrame, spec: FrameSpec) -> list[str]:
-    """Everything that is wrong with a frame's columns, types or keys, one sentence each."""
+    """Everything that is wrong with a frame's columns, types or keys, one sentence each.
+
+    A frame without rows and columns is right: the run did not record it.
+    """
     problems: list[str] = []
+    if frame.shape == (0, 0):
+        return problems
     wanted = spec.columns(frame)
     names = {name for name, _ in wanted}
     for extra in frame.columns:
@@ -274,6 +279,8 @@ def canonical(frame: pd.DataFrame, spec: FrameSpec) -> pd.DataFrame:
     problems = frame_problems(frame, spec)
     if problems:
         raise ValueError("\n".join(problems))
+    if frame.shape == (0, 0):
+        return empty(spec)
     columns = spec.columns(frame)
     out: pd.DataFrame = pd.DataFrame(
         {

@@ -166,7 +166,7 @@ def rank_table(contents: RunContents) -> TextTable | None:
     for rung in contents.rungs:
         row = _value(contents, ALL_POLICIES, rung, RANK_AGREEMENT)
         if row is not None:
-            rows.append((rung, cell(row), f"{int(row['n'])}"))
+            rows.append((rung, digits(float(row["value"]), 3), f"{int(row['n'])}"))
     if not rows:
         return None
     return TextTable(
@@ -283,7 +283,7 @@ def plain_report(contents: RunContents) -> str:
             block += [" " * _VERDICT_WIDTH + line for line in lines]
         parts.append("\n".join(block))
     parts += [f"Warning: {text}" for text in contents.info.warnings]
-    parts.append(verdicts.headline(contents.claims, contents.top_rung) + ".")
+    parts.append(verdicts.headline(contents.claims) + ".")
     return "\n\n".join(parts) + "\n"
 
 
@@ -332,7 +332,7 @@ def _print_rich(contents: RunContents, console: Console) -> None:
     for text in contents.info.warnings:
         console.print(Text(f"Warning: {text}", style="yellow"))
     console.print()
-    console.print(Text(verdicts.headline(contents.claims, contents.top_rung) + ".", style="bold"))
+    console.print(Text(verdicts.headline(contents.claims) + ".", style="bold"))
 
 
 def _claims_grid(contents: RunContents) -> Table:

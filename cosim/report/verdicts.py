@@ -23,21 +23,26 @@ def counts(claims: Sequence[Mapping[str, Any]]) -> dict[str, int]:
     return {verdict: sum(1 for claim in claims if claim["verdict"] == verdict) for verdict in VERDICTS}
 
 
-def headline(claims: Sequence[Mapping[str, Any]], rung: str) -> str:
-    """The outcome of all claims in one sentence, refutations first."""
+def headline(claims: Sequence[Mapping[str, Any]]) -> str:
+    """The outcome of all claims in one sentence, with the rung they were judged at."""
     if not claims:
         return "No claims were put to this run"
     found = counts(claims)
-    testable = len(claims) - found["not_testable"]
-    if testable == 0:
-        return f"None of the {len(claims)} claims can be tested by this run"
-    noun = "claim" if testable == 1 else "claims"
-    subject = "The one testable claim is" if testable == 1 else f"All {testable} testable claims are"
-    for verdict in ("refuted", "confirmed", "inconclusive"):
-        if found[verdict] == testable:
-            return f"{subject} {verdict} at {rung}"
-    parts = [f"{found[v]} {WORDS[v]}" for v in ("refuted", "confirmed", "inconclusive") if found[v]]
-    return f"Of {testable} testable {noun}: {', '.join(parts)} at {rung}"
+    testable = [claim for claim in claims if claim["verdict"] != "not_testable"]
+    if not testable:
+        return (
+            f"None of the {len(claims)} claims can be tested by this run"
+            if len(claims) > 1
+            else "The one claim cannot be tested by this run"
+        )
+    rungs = {judged_rung(claim) for claim in testable}
+    where = f"at {rungs.pop()}" if len(rungs) == 1 else "each at the highest rung that measured it"
+    subject = "The one testable claim is" if len(testable) == 1 else f"All {len(testable)} testable claims are"
+    for verdict in ("confirmed", "refuted", "inconclusive"):
+        if found[verdict] == len(testable):
+            return f"{subject} {verdict} {where}"
+    parts = [f"{found[v]} {WORDS[v]}" for v in ("confirmed", "refuted", "inconclusive") if found[v]]
+    return f"Of {len(testable)} testable claims: {', '.join(parts)}, {where}"
 
 
 def judged_rung(claim: Mapping[str, Any]) -> str | None:

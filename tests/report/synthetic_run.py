@@ -44,8 +44,9 @@ def contents(
     seed: int = 7,
     slowdown: float = 1.0,
     with_claims: bool = True,
+    wrap: bool = False,
 ) -> RunContents:
-    """Contents of a `side`×`side` mesh package; `slowdown` scales every latency."""
+    """Contents of a `side`×`side` mesh package, a torus with `wrap`; `slowdown` scales every latency."""
     rng = np.random.default_rng(seed)
     frame = _layers(rng, policies, rungs, seeds, batches, layers, slowdown)
     detailed = tuple(rung for rung in rungs if rung != "analytic")
@@ -53,7 +54,7 @@ def contents(
         info=_info(policies, rungs, seeds),
         metrics=_metrics(frame, policies, rungs),
         layers=frame,
-        links=_links(rng, policies, detailed, seeds, side),
+        links=_links(rng, policies, detailed, seeds, side, wrap),
         banks=_banks(rng, policies, detailed, seeds),
         chiplets=_chiplets(rng, policies, rungs, seeds, side),
         experts=_experts(rng, policies, detailed, seeds, layers),
@@ -177,13 +178,13 @@ def _metrics(layers: pd.DataFrame, policies, rungs) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _links(rng, policies, rungs, seeds, side) -> pd.DataFrame:
+def _links(rng, policies, rungs, seeds, side, wrap) -> pd.DataFrame:
     pairs = []
     for y in range(side):
         for x in range(side):
             for dx, dy in ((1, 0), (-1, 0), (0, 1), (0, -1)):
-                if 0 <= x + dx < side and 0 <= y + dy < side:
-                    pairs.append((x, y, x + dx, y + dy))
+                if wrap or (0 <= x + dx < side and 0 <= y + dy < side):
+                    pairs.append((x, y, (x + dx) % side, (y + dy) % side))
     hot = rng.beta(1.2, 3.0, len(pairs))
     rows = []
     for policy in policies:

@@ -71,22 +71,30 @@ def test_claims_show_verdict_reason_and_needs(whole: RunContents) -> None:
         assert claim["reason"] in text
         for need in claim["needs"]:
             assert need in text
-    assert text.endswith("Of 5 testable claims: 1 refuted, 2 confirmed, 2 inconclusive at flit.\n")
+    assert text.endswith("Of 5 testable claims: 2 confirmed, 1 refuted, 2 inconclusive, at flit.\n")
 
 
 @pytest.mark.parametrize(
     ("found", "words"),
     [
         ([], "No claims were put to this run"),
-        (["not_testable"], "None of the 1 claims can be tested by this run"),
+        (["not_testable"], "The one claim cannot be tested by this run"),
+        (["not_testable"] * 2, "None of the 2 claims can be tested by this run"),
         (["refuted"], "The one testable claim is refuted at flit"),
         (["confirmed", "confirmed", "not_testable"], "All 2 testable claims are confirmed at flit"),
-        (["confirmed", "refuted"], "Of 2 testable claims: 1 refuted, 1 confirmed at flit"),
+        (["confirmed", "refuted"], "Of 2 testable claims: 1 confirmed, 1 refuted, at flit"),
     ],
 )
 def test_headline(found: list[str], words: str) -> None:
     claims = [{**synthetic_run.CLAIMS[0], "id": str(i), "verdict": verdict} for i, verdict in enumerate(found)]
-    assert verdicts.headline(claims, "flit") == words
+    assert verdicts.headline(claims) == words
+
+
+def test_headline_says_when_claims_were_judged_at_different_rungs() -> None:
+    lower = {**synthetic_run.CLAIMS[1], "rungs": {"link": {"value": 1.3, "ci_low": 1.29, "ci_high": 1.31, "n": 24}}}
+    assert verdicts.headline([synthetic_run.CLAIMS[0], lower]) == (
+        "Of 2 testable claims: 1 confirmed, 1 refuted, each at the highest rung that measured it"
+    )
 
 
 def test_terminal_gets_tables_and_the_same_numbers(whole: RunContents) -> None:

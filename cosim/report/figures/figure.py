@@ -1,0 +1,133 @@
+"""What every figure of a report has: title, unit, caption, panels, legend, and the plotted numbers to download."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import pandas as pd
+
+from cosim.report.svg import Axis, Drawing, ticks
+from cosim.report.vocabulary import digits
+
+PANEL_WIDTH = 360.0
+"""Width of a panel in CSS pixels: its text is readable on a phone, and three fit side by side on a desk."""
+
+HEAT_STEPS = 10
+MOST_SHAPES = 6000
+"""Shapes in one figure beyond which further panels are left out, to keep the page light."""
+MOST_HINTS = 1200
+"""Marks in one figure up to which each has its own hover text."""
+
+_PLAIN_CSV_BYTES = 150_000
+
+
+@dataclass(frozen=True)
+class LegendEntry:
+    """One swatch of a legend: `css` names its colour, `label` says what it stands for."""
+
+    css: str
+    label: str
+
+
+@dataclass(frozen=True)
+class HeatLegend:
+    """The colour scale of a map: `HEAT_STEPS` equal steps from zero to `high`, both in words."""
+
+    label: str
+    low: str
+    high: str
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One drawing of a figure and the heading over it."""
+
+    heading: str
+    svg: str
+
+
+@dataclass(frozen=True)
+class ReportFigure:
+    """A figure; `unit` is the unit of what it encodes, `data` the plotted numbers, `left_out` what did not fit."""
+
+    name: str
+    title: str
+    unit: str
+    caption: str
+    panels: tuple[Panel, ...]
+    data: pd.DataFrame
+    legend: tuple[LegendEntry, ...] = ()
+    heat: HeatLegend | None = None
+    left_out: tuple[str, ...] = field(default=())
+
+    @property
+    def csv(self) -> bytes:
+        """The plotted numbers as CSV, unrounded."""
+        return self.data.to_csv(index=False, lineterminator="\n").encode()
+
+    @property
+    def data_file(self) -> str:
+        """The name under which the data are saved."""
+        return f"{self.name}.csv" + (".gz" if self._packed else "")
+
+    @property
+    def data_uri(self) -> str:
+        """The data as a `data:` URI; gzip-compressed where they are large."""
+        body, kind = self.csv, "text/csv;charset=utf-8"
+        if self._packed:
+            body, kind = gzip.compress(body, mtime=0), "application/gzip"
+        return f"data:{kind};base64,{base64.b64encode(body).decode()}"
+
+    @property
+    def _packed(self) -> bool:
+        return len(self.csv) > _PLAIN_CSV_BYTES
+
+
+def heat_step(value: float, top: float) -> int:
+    """The colour step of a value between 0 and `top`."""
+    if top <= 0:
+        return 0
+    return min(HEAT_STEPS - 1, max(0, int(value / top * HEAT_STEPS)))
+
+
+def heat_top(values: Sequence[float]) -> float:
+    """The round fraction at which a map's colour scale ends: 5, 10, 20, 50 or 100 %."""
+    most = max(values, default=0.0)
+    return next((top for top in (0.05, 0.1, 0.2, 0.5) if most <= top), 1.0)
+
+
+def value_axis(drawing: Drawing, axis: Axis, top: float, bottom: float, label: str, most: int = 5) -> None:
+    """Grid lines, tick labels and the axis label of a horizontal value axis below a plot."""
+    for value in ticks(axis.low, axis.high, most):
+        x = axis(value)
+        drawing.line(x, top, x, bottom, "grid")
+        drawing.text(x, bottom + 14, tick_text(value, ticks(axis.low, axis.high, most)), "tick", anchor="middle")
+    drawing.text((axis.start + axis.end) / 2, bottom + 30, label, "axis-label", anchor="middle")
+
+
+def tick_text(value: float, all_values: Sequence[float]) -> str:
+    """A tick label with as many decimals as the step between ticks needs."""
+    step = min((b - a for a, b in pairwise(all_values)), default=abs(value))
+    places = next((n for n in range(10) if abs(round(step, n) - step) < 1e-9 * max(1.0, abs(step))), 9)
+    return f"{value:,.{places}f}".replace("-", "−")
+
+
+def short(text: str, room: int) -> str:
+    """A label cut to `room` characters with an ellipsis; the full text stands in the data and on hover."""
+    return text if len(text) <= room else text[: room - 1] + "…"
+
+
+def natural(text: str) -> tuple[tuple[int, int, str], ...]:
+    """A sort key that puts `memory7` before `memory14`."""
+    parts = re.findall(r"\d+|\D+", text)
+    return tuple((0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts)
+
+
+def value_label(value: float) -> str:
+    """A number beside a mark, three digits."""
+    return digits(value, 3)
