@@ -10,6 +10,7 @@ import difflib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from typing import Any, Literal
 
 import pandas as pd
@@ -373,8 +374,14 @@ class RunContents:
         known = [rung for rung in RUNG_ORDER if rung in self.info.rungs]
         return known + [rung for rung in self.info.rungs if rung not in RUNG_ORDER]
 
-    def metric(self, policy: str, rung: str, metric: str) -> pd.Series | None:
+    def metric(self, policy: str, rung: str, metric: str) -> Mapping[str, Any] | None:
         """The row of one metric, None where the run has none."""
-        rows = self.metrics
-        found = rows[(rows["policy"] == policy) & (rows["rung"] == rung) & (rows["metric"] == metric)]
-        return None if found.empty else found.iloc[0]
+        return self._rows.get((policy, rung, metric))
+
+    @cached_property
+    def _rows(self) -> dict[tuple[str, str, str], Mapping[str, Any]]:
+        records = self.metrics.to_dict("records")
+        return {
+            (row["policy"], row["rung"], row["metric"]): {str(key): value for key, value in row.items()}
+            for row in records
+        }

@@ -61,7 +61,7 @@ def _links(contents: RunContents, policy: str) -> tuple[str, TextTable | None]:
                 f"{row['top_class']} {percent(float(row['top_class_share']))}",
             )
         )
-    first = found.iloc[0]
+    first = found.to_dict("records")[0]
     sentence = (
         f"The busiest link, {first['name']}, carries flits in {percent(float(first['utilisation']))} of its cycles, "
         f"mostly {first['top_class']}; stalls: {floorplan.stall_text(first)}."

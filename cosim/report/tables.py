@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TextIO
 
-import pandas as pd
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -56,11 +55,7 @@ class TextTable:
     left: int = 2
 
 
-def _value(contents: RunContents, policy: str, rung: str, metric: str) -> pd.Series | None:
-    return contents.metric(policy, rung, metric)
-
-
-def cell(row: pd.Series | None, scale: Scale | None = None, interval: bool = False) -> str:
+def cell(row: Mapping[str, Any] | None, scale: Scale | None = None, interval: bool = False) -> str:
     """One metric as a table cell: `–` where it was not measured, `n too small` where a percentile needs more units."""
     if row is None:
         return ABSENT
@@ -104,15 +99,15 @@ def latency_table(contents: RunContents) -> TextTable:
     rows = []
     small: set[str] = set()
     for policy, rung in _pairs(contents):
-        mean = _value(contents, policy, rung, LATENCY)
+        mean = contents.metric(policy, rung, LATENCY)
         tail = []
         for name in PERCENTILES:
-            row = _value(contents, policy, rung, name)
+            row = contents.metric(policy, rung, name)
             text = cell(row, scale)
             if text == TOO_SMALL:
                 small.add(name)
             tail.append(text)
-        error = _value(contents, policy, rung, ERROR)
+        error = contents.metric(policy, rung, ERROR)
         against = ABSENT if error is None else percent(float(error["value"]), signed=True)
         n = ABSENT if mean is None else f"{int(mean['n']):,}"
         rows.append((policy, rung, cell(mean, scale, interval=True), *tail, against, n))
@@ -145,9 +140,9 @@ def traffic_table(contents: RunContents) -> TextTable | None:
     )
     rows = []
     for policy, rung in _pairs(contents):
-        cells = [cell(_value(contents, policy, rung, name), scale) for name in classes]
+        cells = [cell(contents.metric(policy, rung, name), scale) for name in classes]
         cells += [
-            cell(_value(contents, policy, rung, name), energy_scale if name == ENERGY else None) for name in others
+            cell(contents.metric(policy, rung, name), energy_scale if name == ENERGY else None) for name in others
         ]
         if any(text != ABSENT for text in cells):
             rows.append((policy, rung, *cells))
@@ -164,7 +159,7 @@ def rank_table(contents: RunContents) -> TextTable | None:
     """How well each rung orders the policies as flit does; None where the run did not compare them."""
     rows = []
     for rung in contents.rungs:
-        row = _value(contents, ALL_POLICIES, rung, RANK_AGREEMENT)
+        row = contents.metric(ALL_POLICIES, rung, RANK_AGREEMENT)
         if row is not None:
             rows.append((rung, digits(float(row["value"]), 3), f"{int(row['n'])}"))
     if not rows:

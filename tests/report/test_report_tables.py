@@ -123,8 +123,7 @@ def test_numbers_read_well() -> None:
 
 def test_missing_metric_is_a_dash_and_undefined_is_no_small_n(whole: RunContents) -> None:
     assert tables.cell(None) == "–"
-    row = whole.metrics.iloc[0].copy()
-    row["metric"], row["value"] = "balance", np.nan
+    row = {**whole.metrics.iloc[0], "metric": "balance", "value": np.nan}
     assert tables.cell(row) == "–"
 
 

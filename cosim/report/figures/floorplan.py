@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,7 +67,7 @@ def rung_with(contents: RunContents, frame: pd.DataFrame) -> str | None:
     return present[-1] if present else None
 
 
-def stall_text(row: pd.Series) -> str:
+def stall_text(row: Mapping[Hashable, Any]) -> str:
     """The stall causes of a link in words, the largest first; what never happened is left out."""
     parts = sorted(((float(row[f"stall_{cause}"]), cause) for cause in STALLS), reverse=True)
     shown = [f"{_STALL_WORDS[cause]} {percent(value)}" for value, cause in parts if value > 0]
@@ -181,10 +181,7 @@ def _link_panel(
     badges = []
     for rank, row in enumerate(frame.to_dict("records"), start=1):
         step = heat_step(float(row["utilisation"]), top)
-        series = pd.Series(row)
-        hint = (
-            f"{row['name']}: {percent(float(row['utilisation']))} busy; stalls: {stall_text(series)}" if hints else None
-        )
+        hint = f"{row['name']}: {percent(float(row['utilisation']))} busy; stalls: {stall_text(row)}" if hints else None
         arrows = _arrows(row, grid)
         for points in arrows:
             if hints:
