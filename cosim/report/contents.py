@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, Literal
@@ -26,6 +26,17 @@ STALLS = ("no_credit", "lost_arbitration", "busy_vc")
 RUNG_ORDER = ("analytic", "link", "link+command", "flit+rate", "flit")
 """The fidelity ladder, lowest rung first; `network+memory` names a mixed rung."""
 
+
+def ladder(rungs: Iterable[str]) -> list[str]:
+    """Rungs in the order of the ladder; `analytic:<model>` stands beside `analytic`, an unknown rung at the bottom."""
+
+    def place(rung: str) -> int:
+        base = rung.partition(":")[0]
+        return RUNG_ORDER.index(base) if base in RUNG_ORDER else -1
+
+    return sorted(rungs, key=place)
+
+
 VERDICTS = ("confirmed", "refuted", "inconclusive", "not_testable")
 
 ALL_POLICIES = "all"
@@ -37,21 +48,23 @@ class FrameSpec:
     """Columns of one frame.
 
     `key` columns identify a row (rows are unique in them and written sorted by them), `values` follow;
-    `open_prefix` admits further count columns that start with it (`bytes_<class>`).
+    `optional` columns are written where the frame has them; `open_prefix` admits further count columns that start
+    with it (`bytes_<class>`).
     """
 
     name: str
     key: tuple[tuple[str, Kind], ...]
     values: tuple[tuple[str, Kind], ...]
     open_prefix: str | None = None
+    optional: tuple[tuple[str, Kind], ...] = ()
 
     @property
     def key_names(self) -> list[str]:
         return [name for name, _ in self.key]
 
     def columns(self, frame: pd.DataFrame) -> list[tuple[str, Kind]]:
-        """The columns to write, in order: the fixed ones, then the open ones in alphabetical order."""
-        fixed = [*self.key, *self.values]
+        """The columns to write, in order: the fixed ones, optional ones, then open ones in alphabetical order."""
+        fixed = [*self.key, *self.values, *(item for item in self.optional if item[0] in frame.columns)]
         if self.open_prefix is None:
             return fixed
         known = {name for name, _ in fixed}
@@ -71,6 +84,7 @@ LAYERS = FrameSpec(
     (*_RUN, ("batch", "count"), ("layer", "count")),
     tuple((f"{stage}_fs", "count") for stage in (*STAGES, "total")),
     open_prefix="bytes_",
+    optional=(("balance", "real"), ("replica_factor", "real"), ("energy_J", "real")),
 )
 LINKS = FrameSpec(
     "links",
@@ -365,14 +379,12 @@ class RunContents:
     @property
     def top_rung(self) -> str:
         """The highest rung that ran; verdicts and maps are taken there."""
-        ran = [rung for rung in RUNG_ORDER if rung in self.info.rungs]
-        return ran[-1] if ran else self.info.rungs[-1]
+        return self.rungs[-1]
 
     @property
     def rungs(self) -> list[str]:
         """The rungs that ran, lowest first."""
-        known = [rung for rung in RUNG_ORDER if rung in self.info.rungs]
-        return known + [rung for rung in self.info.rungs if rung not in RUNG_ORDER]
+        return ladder(self.info.rungs)
 
     def metric(self, policy: str, rung: str, metric: str) -> Mapping[str, Any] | None:
         """The row of one metric, None where the run has none."""

@@ -91,7 +91,7 @@ def report_figures(contents: RunContents) -> dict[str, list[ReportFigure]]:
     """All figures of a run by the section that shows them; sections that the run cannot fill are empty."""
     made: dict[str, Sequence[ReportFigure | None]] = {
         "stages": [stages.draw(contents)],
-        "rungs": [rungs.draw(contents)],
+        "rungs": [rungs.draw(contents), rungs.draw_stages(contents)],
         "distribution": [distribution.draw(contents)],
         "links": floorplan.draw_links(contents),
         "chiplets": [floorplan.draw_chiplets(contents)],
@@ -120,7 +120,16 @@ def render(contents: RunContents, incomplete: str | None = None) -> str:
         metrics_data=csv_download("metrics", contents.metrics.to_csv(index=False, lineterminator="\n").encode()),
         latency=tables.latency_table(contents),
         traffic=tables.traffic_table(contents),
-        ranks=tables.rank_table(contents),
+        fidelity=[
+            table
+            for table in (
+                tables.attribution_table(contents),
+                tables.error_table(contents),
+                tables.stage_error_table(contents),
+                tables.rank_table(contents),
+            )
+            if table is not None
+        ],
         others=tables.other_table(contents),
         figures=report_figures(contents),
         hotspots=_hotspots(contents),

@@ -17,19 +17,26 @@ from rich.table import Table
 from rich.text import Text
 
 from cosim.report import verdicts
-from cosim.report.contents import ALL_POLICIES, RunContents
+from cosim.report.contents import ALL_POLICIES, STAGES, RunContents
 from cosim.report.vocabulary import (
     BALANCE,
+    BYTES_DEFINITION,
     BYTES_PREFIX,
     ENERGY,
     ERROR,
+    ERROR_ABS,
+    ERROR_SOURCES,
     LATENCY,
     METRICS,
     PERCENTILES,
     RANK_AGREEMENT,
     REPLICA_FACTOR,
+    SAME_ORDER,
+    STAGE_ERROR_PREFIX,
+    STAGE_ERROR_SUFFIX,
     Scale,
     count,
+    decimals,
     digits,
     percent,
     quantity,
@@ -146,7 +153,7 @@ def traffic_table(contents: RunContents) -> TextTable | None:
         ]
         if any(text != ABSENT for text in cells):
             rows.append((policy, rung, *cells))
-    notes = []
+    notes = [BYTES_DEFINITION] if classes else []
     if BALANCE in others:
         notes.append(f"balance: {contents.info.balance_definition}")
     notes += [
@@ -155,48 +162,117 @@ def traffic_table(contents: RunContents) -> TextTable | None:
     return TextTable("Traffic, balance and energy", header, tuple(rows), tuple(notes))
 
 
+def error_table(contents: RunContents) -> TextTable | None:
+    """Signed and absolute error of every rung against flit; None where the run has no rung to compare."""
+    rows = []
+    for policy, rung in _pairs(contents):
+        signed, absolute = (contents.metric(policy, rung, name) for name in (ERROR, ERROR_ABS))
+        if signed is not None or absolute is not None:
+            rows.append((policy, rung, _share(signed, signed=True), _share(absolute)))
+    if not rows:
+        return None
+    notes = tuple(f"{METRICS[name].label}: {METRICS[name].definition}" for name in (ERROR, ERROR_ABS))
+    return TextTable("Error of each rung against flit", ("policy", "rung", "signed", "absolute"), tuple(rows), notes)
+
+
+def attribution_table(contents: RunContents) -> TextTable | None:
+    """The error of link split into network, memory and their interaction; None where no mixed rungs ran."""
+    rows = []
+    for policy in contents.info.policies:
+        parts = [contents.metric(policy, "link", name) for name in ERROR_SOURCES]
+        if any(part is not None for part in parts):
+            whole = contents.metric(policy, "link", ERROR)
+            rows.append((policy, *(_share(part, signed=True) for part in (whole, *parts))))
+    if not rows:
+        return None
+    header = ("policy", "error of link", *(METRICS[name].label for name in ERROR_SOURCES))
+    notes = tuple(f"{METRICS[name].label}: {METRICS[name].definition}" for name in ERROR_SOURCES)
+    return TextTable("Where the error of link comes from", header, tuple(rows), notes, left=1)
+
+
+def _share(row: Mapping[str, Any] | None, signed: bool = False) -> str:
+    """A fraction as per cent with its interval."""
+    if row is None or math.isnan(float(row["value"])):
+        return ABSENT
+    text = percent(float(row["value"]), signed)
+    low, high = float(row["ci_low"]), float(row["ci_high"])
+    if math.isnan(low) or math.isnan(high):
+        return text
+    bounds = (percent(end, signed).removesuffix(" %") for end in (low, high))
+    return f"{text.removesuffix(' %')} [{', '.join(bounds)}] %"
+
+
 def rank_table(contents: RunContents) -> TextTable | None:
     """How well each rung orders the policies as flit does; None where the run did not compare them."""
     rows = []
     for rung in contents.rungs:
         row = contents.metric(ALL_POLICIES, rung, RANK_AGREEMENT)
         if row is not None:
-            rows.append((rung, digits(float(row["value"]), 3), f"{int(row['n'])}"))
+            same = contents.metric(ALL_POLICIES, rung, SAME_ORDER)
+            word = ABSENT if same is None else "yes" if same["value"] == 1 else "no"
+            rows.append((rung, digits(float(row["value"]), 3), word, f"{int(row['n'])}"))
     if not rows:
         return None
     return TextTable(
         "Rank agreement of the policies with flit",
-        ("rung", "tau-b", "policies"),
+        ("rung", "tau-b", "same order", "policies"),
         tuple(rows),
         (METRICS[RANK_AGREEMENT].definition,),
         left=1,
     )
 
 
+def is_stage_error(metric: str) -> bool:
+    """Whether a metric is the difference of a stage's mean from flit."""
+    return metric.startswith(STAGE_ERROR_PREFIX) and metric.endswith(STAGE_ERROR_SUFFIX)
+
+
 def other_table(contents: RunContents) -> TextTable | None:
-    """Every metric that has no column above, under its own name; None where there is none."""
-    placed = {LATENCY, *PERCENTILES, ERROR, BALANCE, REPLICA_FACTOR, ENERGY, RANK_AGREEMENT}
-    rest = contents.metrics[
-        ~contents.metrics["metric"].isin(placed) & ~contents.metrics["metric"].str.startswith(BYTES_PREFIX)
-    ]
-    if rest.empty:
-        return None
+    """Every metric that has no place elsewhere, under its own name; None where there is none."""
+    placed = {*METRICS}
     rows = []
-    for record in rest.to_dict("records"):
-        value = float(record["value"])
+    for record in contents.metrics.to_dict("records"):
+        name = str(record["metric"])
+        if name in placed or name.startswith(BYTES_PREFIX) or is_stage_error(name):
+            continue
         low, high = float(record["ci_low"]), float(record["ci_high"])
         span = "" if math.isnan(low) or math.isnan(high) else f" [{digits(low)}, {digits(high)}]"
         rows.append(
             (
-                record["metric"],
-                record["policy"],
-                record["rung"],
-                digits(value) + span,
-                record["unit"],
+                name,
+                str(record["policy"]),
+                str(record["rung"]),
+                digits(float(record["value"])) + span,
+                str(record["unit"]),
                 f"{record['n']:,}",
             )
         )
+    if not rows:
+        return None
     return TextTable("Further metrics", ("metric", "policy", "rung", "value", "unit", "n"), tuple(rows), left=3)
+
+
+def stage_error_table(contents: RunContents) -> TextTable | None:
+    """Difference of each stage's mean from flit, one column per stage; None where the run has none."""
+    stages = [
+        stage
+        for stage in STAGES
+        if (contents.metrics["metric"] == f"{STAGE_ERROR_PREFIX}{stage}{STAGE_ERROR_SUFFIX}").any()
+    ]
+    names = [f"{STAGE_ERROR_PREFIX}{stage}{STAGE_ERROR_SUFFIX}" for stage in stages]
+    if not names:
+        return None
+    unit, values = _column(contents, names)
+    scale = scale_for(values, unit)
+    rows = []
+    for policy, rung in _pairs(contents):
+        found = [contents.metric(policy, rung, name) for name in names]
+        if any(row is not None for row in found):
+            cells = (ABSENT if row is None else decimals(scale(float(row["value"])), 3) for row in found)
+            rows.append((policy, rung, *cells))
+    header = ("policy", "rung", *(f"{stage.replace('_', ' ')} {scale.unit}" for stage in stages))
+    notes = ("difference of the stage's mean from that of flit; negative: the rung promises too little",)
+    return TextTable("Stage by stage: difference from flit", header, tuple(rows), notes)
 
 
 def claim_lines(claim: Mapping[str, Any]) -> tuple[str, str, list[str]]:
@@ -237,6 +313,9 @@ def all_tables(contents: RunContents) -> list[TextTable]:
     made = (
         latency_table(contents),
         traffic_table(contents),
+        error_table(contents),
+        stage_error_table(contents),
+        attribution_table(contents),
         rank_table(contents),
         other_table(contents),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -109,20 +110,39 @@ def stated(value: float) -> str:
 
 
 def tolerance_band(claim: Mapping[str, Any]) -> tuple[float, float] | None:
-    """The interval a value or ratio must lie in to be confirmed; None for orders, trends and words."""
-    published, tolerance = claim["published"], claim["tolerance"]
-    if not isinstance(published, (int, float)) or isinstance(published, bool):
+    """The interval a value or ratio must lie in to be confirmed, open ends infinite; None for orders and trends."""
+    edges = published_edges(claim)
+    if edges is None:
         return None
+    tolerance = claim["tolerance"]
     if isinstance(tolerance, Mapping):
-        relative = tolerance.get("relative")
-        absolute = tolerance.get("absolute")
-        if isinstance(absolute, (int, float)):
-            return published - absolute, published + absolute
-        tolerance = relative
-    if not isinstance(tolerance, (int, float)):
+        absolute, relative = tolerance.get("absolute"), tolerance.get("relative")
+    else:
+        absolute, relative = None, tolerance
+    low, high = edges
+    if isinstance(absolute, (int, float)):
+        return low - absolute, high + absolute
+    if not isinstance(relative, (int, float)):
         return None
-    margin = abs(published) * tolerance
-    return published - margin, published + margin
+    return (
+        low - abs(low) * relative if math.isfinite(low) else low,
+        high + abs(high) * relative if math.isfinite(high) else high,
+    )
+
+
+def published_edges(claim: Mapping[str, Any]) -> tuple[float, float] | None:
+    """The published number twice, or the published range or bound; None where no number was published."""
+    published = claim["published"]
+    if isinstance(published, bool):
+        return None
+    if isinstance(published, (int, float)):
+        return float(published), float(published)
+    if isinstance(published, Mapping):
+        low = published.get("min", published.get("at_least", -math.inf))
+        high = published.get("max", published.get("at_most", math.inf))
+        if math.isfinite(low) or math.isfinite(high):
+            return float(low), float(high)
+    return None
 
 
 def published_text(claim: Mapping[str, Any]) -> str:
@@ -131,28 +151,32 @@ def published_text(claim: Mapping[str, Any]) -> str:
     if published is None:
         return "stated in words"
     if isinstance(published, (int, float)) and not isinstance(published, bool):
-        tolerance = claim["tolerance"]
-        if isinstance(tolerance, Mapping) and isinstance(tolerance.get("absolute"), (int, float)):
-            return f"{stated(published)} ± {stated(tolerance['absolute'])}{unit}"
-        relative = tolerance.get("relative") if isinstance(tolerance, Mapping) else tolerance
-        if isinstance(relative, (int, float)):
-            return f"{stated(published)}{unit} ± {stated(relative * 100)} %"
-        return f"{stated(published)}{unit}"
+        return f"{stated(published)}{unit}{_margin_text(claim['tolerance'], unit)}"
     if isinstance(published, Mapping):
-        return _mapping_text(published, unit)
+        margin = _margin_text(claim["tolerance"], unit) if published_edges(claim) else ""
+        return _mapping_text(published, unit) + margin
     if isinstance(published, Sequence) and not isinstance(published, str):
         return " < ".join(map(str, published))
     return str(published)
 
 
+def _margin_text(tolerance: object, unit: str) -> str:
+    if isinstance(tolerance, Mapping):
+        absolute, relative = tolerance.get("absolute"), tolerance.get("relative")
+        if isinstance(absolute, (int, float)):
+            return f" ± {stated(absolute)}{unit}"
+        tolerance = relative
+    return f" ± {stated(tolerance * 100)} %" if isinstance(tolerance, (int, float)) else ""
+
+
 def _mapping_text(published: Mapping[str, Any], unit: str) -> str:
-    if "lowest_first" in published:
-        return " < ".join(map(str, published["lowest_first"]))
-    if "highest_first" in published:
-        return " > ".join(map(str, published["highest_first"]))
     if "expect" in published:
         span = f" from {published['from']} to {published['to']}" if "from" in published and "to" in published else ""
-        return f"{published['expect']} over {published.get('x', 'x')}{span}"
+        over = f" over {published['x']}" if "x" in published else ""
+        return f"{published['expect']}{over}{span}"
+    for key, sign in (("lowest_first", "<"), ("highest_first", ">")):
+        if isinstance(published.get(key), Sequence):
+            return f" {sign} ".join(map(str, published[key]))
     words = {"at_most": "at most", "at_least": "at least", "min": "from", "max": "to"}
     parts = []
     for key, value in published.items():

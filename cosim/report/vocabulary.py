@@ -16,6 +16,10 @@ REPLICA_FACTOR = "replica_factor"
 ENERGY = "energy"
 ERROR = "error_against_flit"
 RANK_AGREEMENT = "rank_agreement"
+SAME_ORDER = "same_order"
+ERROR_ABS = "error_abs_against_flit"
+ERROR_SOURCES = ("error_from_network", "error_from_memory", "error_from_interaction")
+STAGE_ERROR_PREFIX, STAGE_ERROR_SUFFIX = "stage_", "_error_against_flit"
 BYTES_PREFIX = "bytes_"
 
 
@@ -32,19 +36,13 @@ class Metric:
 METRICS: dict[str, Metric] = {
     m.name: m
     for m in (
-        Metric(
-            LATENCY,
-            "mean",
-            "ns",
-            "arithmetic mean over all (seed, batch, layer) units of the time from the first "
-            "token's dispatch to the last token's combine",
-        ),
+        Metric(LATENCY, "mean", "ns", "time of a MoE layer, arithmetic mean over all (seed, batch, layer) units"),
         Metric("layer_latency_p50", "P50", "ns", "median over the same units"),
-        Metric("layer_latency_p95", "P95", "ns", "95th percentile over the same units; needs 400 of them"),
-        Metric("layer_latency_p99", "P99", "ns", "99th percentile over the same units; needs 2,000 of them"),
+        Metric("layer_latency_p95", "P95", "ns", "95th percentile over the same units"),
+        Metric("layer_latency_p99", "P99", "ns", "99th percentile over the same units"),
         Metric(BALANCE, "balance", "1", "see the definition under the table"),
-        Metric(REPLICA_FACTOR, "replicas", "1", "published copies of an expert, mean over experts and time"),
-        Metric(ENERGY, "energy", "J", "sum over links, memory and compute with the system's declared figures"),
+        Metric(REPLICA_FACTOR, "replicas", "1", "copies of an expert, mean over experts, layers and batches"),
+        Metric(ENERGY, "energy", "J", "mean per layer and batch, from the system's declared figures"),
         Metric(
             ERROR,
             "error against flit",
@@ -52,14 +50,25 @@ METRICS: dict[str, Metric] = {
             "(mean layer latency of the rung − that of flit) / that of flit, same decisions",
         ),
         Metric(
+            ERROR_ABS,
+            "absolute error",
+            "1",
+            "mean absolute difference of a layer's latency from flit / mean layer latency of flit",
+        ),
+        Metric("error_from_network", "from network", "1", "error of link+command: link-level network, flit's memory"),
+        Metric("error_from_memory", "from memory", "1", "error of flit+rate: flit-level network, link's memory"),
+        Metric("error_from_interaction", "from interaction", "1", "what is left: error of link − the two others"),
+        Metric(
             RANK_AGREEMENT,
             "rank agreement",
             "1",
-            "Kendall's tau-b between the order of the policies by mean layer "
-            "latency at this rung and at flit; 1 is the same order, −1 the reverse",
+            "Kendall's tau-b between the order of the policies by mean layer latency at this rung and at flit; "
+            "1 is the same order, −1 the reverse",
         ),
+        Metric(SAME_ORDER, "same order", "1", "whether the two orders are the same"),
     )
 }
+BYTES_DEFINITION = "bytes by message class: mean per layer and batch"
 
 
 def units_needed(quantile: float) -> int:
@@ -90,6 +99,11 @@ def digits(value: float, significant: int = 4) -> str:
     places = max(0, significant - 1 - math.floor(math.log10(size)))
     text = f"{value:,.{places}f}"
     return text.replace("-", "−")
+
+
+def decimals(value: float, places: int) -> str:
+    """A number with a fixed count of decimals, for columns whose small values are noise beside the large ones."""
+    return "–" if math.isnan(value) else f"{value:,.{places}f}".replace("-", "−")
 
 
 @dataclass(frozen=True)

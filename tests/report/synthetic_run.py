@@ -166,14 +166,25 @@ def _metrics(layers: pd.DataFrame, policies, rungs) -> pd.DataFrame:
             add(policy, rung, "balance", "1", 1.9 if policy == "static" else 1.31, n=n)
             add(policy, rung, "replica_factor", "1", 1.3 if policy == "hot_replication" else 1.0, n=n)
             add(policy, rung, "energy", "J", ns.mean() * 2.1e-7, n=n)
-    for policy in policies:
-        for rung in rungs:
-            if rung != "flit" and "flit" in rungs:
-                error = means[policy, rung] / means[policy, "flit"] - 1
-                add(policy, rung, "error_against_flit", "1", error, error - 0.01, error + 0.01, 24)
+    for policy in policies if "flit" in rungs else ():
+        errors = {rung: means[policy, rung] / means[policy, "flit"] - 1 for rung in rungs if rung != "flit"}
+        for rung, error in errors.items():
+            add(policy, rung, "error_against_flit", "1", error, error - 0.01, error + 0.01, 24)
+            add(policy, rung, "error_abs_against_flit", "1", abs(error) + 0.02, abs(error), abs(error) + 0.04, 24)
+            here, there = (layers[(layers["policy"] == policy) & (layers["rung"] == r)] for r in (rung, "flit"))
+            for stage in STAGES:
+                gap = (here[f"{stage}_fs"].mean() - there[f"{stage}_fs"].mean()) / 1e6
+                add(policy, rung, f"stage_{stage}_error_against_flit", "ns", gap, gap - 30, gap + 30, n=24)
+        if {"link+command", "flit+rate", "link"} <= set(errors):
+            parts = {"network": errors["link+command"], "memory": errors["flit+rate"]}
+            parts["interaction"] = errors["link"] - sum(parts.values())
+            for name, error in parts.items():
+                add(policy, "link", f"error_from_{name}", "1", error, error - 0.01, error + 0.01, 24)
     if "flit" in rungs and len(policies) > 1:
         for rung in rungs:
-            add("all", rung, "rank_agreement", "1", 1.0 if rung != "link" else 0.333, n=len(policies))
+            if rung != "flit":
+                add("all", rung, "rank_agreement", "1", 1.0 if rung != "link" else 0.333, n=len(policies))
+                add("all", rung, "same_order", "1", float(rung != "link"), n=len(policies))
     add(policies[-1], rungs[-1], "prefetch_wasted_bytes", "B", 1_230_000.0, n=3)
     return pd.DataFrame(rows)
 

@@ -110,7 +110,7 @@ def test_ids_are_unique_and_drawings_are_named(tree: ET.Element) -> None:
 def test_every_figure_has_title_unit_caption_and_data(tree: ET.Element, whole: RunContents) -> None:
     found = figures(tree)
     assert set(found) == {
-        "claims", "stages", "latency-distribution", "rung-errors", "links-package", "chiplets", "banks",
+        "claims", "stages", "latency-distribution", "rung-errors", "stage-errors", "links-package", "chiplets", "banks",
     }  # fmt: skip
     for name, drawn in found.items():
         heading = drawn.find("h3")
@@ -129,7 +129,7 @@ def test_every_figure_has_title_unit_caption_and_data(tree: ET.Element, whole: R
 
 
 def test_axes_carry_units(tree: ET.Element) -> None:
-    for name in ("stages", "latency-distribution", "rung-errors"):
+    for name in ("stages", "latency-distribution", "rung-errors", "stage-errors"):
         for panel in figures(tree)[name].iter("svg"):
             if panel.get("aria-hidden") == "true":
                 continue
@@ -262,6 +262,16 @@ def test_rung_errors_equal_the_metrics(tree: ET.Element, whole: RunContents) -> 
         metric = whole.metric(row["policy"], row["rung"], "error_against_flit")
         assert metric is not None
         assert row["error_percent"] == pytest.approx(metric["value"] * 100, rel=1e-12)
+
+
+def test_stage_errors_equal_the_metrics_of_the_lowest_rung(tree: ET.Element, whole: RunContents) -> None:
+    drawn = figure_data(tree, "stage-errors")
+    assert set(drawn["rung"]) == {"analytic"}
+    for row in drawn.to_dict("records"):
+        name = f"stage_{row['stage'].replace(' ', '_')}_error_against_flit"
+        metric = whole.metric(row["policy"], row["rung"], name)
+        assert metric is not None
+        assert row["difference_µs"] == pytest.approx(metric["value"] / 1000, rel=1e-12)
 
 
 def test_claims_show_words_marks_numbers_and_reasons(tree: ET.Element, whole: RunContents) -> None:

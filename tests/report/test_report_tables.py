@@ -56,7 +56,25 @@ def test_units_of_percentiles_are_stated(whole: RunContents) -> None:
 def test_balance_definition_stands_below_its_table(whole: RunContents) -> None:
     table = tables.traffic_table(whole)
     assert table is not None
-    assert table.notes[0] == f"balance: {whole.info.balance_definition}"
+    assert f"balance: {whole.info.balance_definition}" in table.notes
+
+
+def test_every_metric_has_a_place(whole: RunContents) -> None:
+    """Each kind of metric turns up in exactly one table, with its own value."""
+    by_title = {table.title: table for table in tables.all_tables(whole)}
+    assert list(by_title) == [
+        "Layer latency",
+        "Traffic, balance and energy",
+        "Error of each rung against flit",
+        "Stage by stage: difference from flit",
+        "Where the error of link comes from",
+        "Rank agreement of the policies with flit",
+        "Further metrics",
+    ]
+    assert [row[0] for row in by_title["Further metrics"].rows] == ["prefetch_wasted_bytes"]
+    split = by_title["Where the error of link comes from"].rows[0]
+    whole_error, *parts = (float(text.split(" [")[0].replace("−", "-")) for text in split[1:])
+    assert sum(parts) == pytest.approx(whole_error, abs=0.2)
 
 
 def test_no_metric_is_left_out(whole: RunContents) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,7 +11,14 @@ import pandas as pd
 from cosim.report.contents import RunContents
 from cosim.report.figures.figure import value_axis
 from cosim.report.svg import Axis, Drawing
-from cosim.report.verdicts import judged_rung, measured, tolerance_band, unit_suffix
+from cosim.report.verdicts import (
+    judged_rung,
+    measured,
+    published_edges,
+    published_text,
+    tolerance_band,
+    unit_suffix,
+)
 
 WIDTH = 320.0
 _LEFT = 96.0
@@ -26,7 +34,8 @@ def chart(claim: Mapping[str, Any], name: str) -> str | None:
     band = (0.95, 1.0) if probability else tolerance_band(claim)
     if not found or band is None:
         return None
-    ends = [*band, *(e for m in found for e in (m.value, m.low, m.high) if e is not None)]
+    ends = [e for m in found for e in (m.value, m.low, m.high) if e is not None]
+    ends += [e for e in band if math.isfinite(e)]
     if probability:
         low, high = 0.0, 1.0
     else:
@@ -42,14 +51,14 @@ def chart(claim: Mapping[str, Any], name: str) -> str | None:
     label = "probability of the stated order" if kind == "order" else "probability of the stated trend"
     if not probability:
         label = f"measured [{suffix}]" if suffix else "measured [1]"
-    drawing.rect(
-        axis(band[0]), _TOP, axis(band[1]) - axis(band[0]), bottom - _TOP, "band", hint="confirmed inside this band"
-    )
+    left, right = axis(max(band[0], low)), axis(min(band[1], high))
+    drawing.rect(left, _TOP, right - left, bottom - _TOP, "band", hint="confirmed inside this band")
     if probability:
         drawing.rect(axis(0), _TOP, axis(0.05) - axis(0), bottom - _TOP, "band-no", hint="refuted inside this band")
     value_axis(drawing, axis, _TOP, bottom, label, 4)
-    if not probability:
-        drawing.line(axis(float(claim["published"])), _TOP, axis(float(claim["published"])), bottom, "published")
+    for edge in () if probability else sorted(set(published_edges(claim) or ())):
+        if math.isfinite(edge):
+            drawing.line(axis(edge), _TOP, axis(edge), bottom, "published")
     judged = judged_rung(claim)
     for row, m in enumerate(found):
         y = _TOP + _ROW * (row + 0.5)
@@ -74,7 +83,7 @@ def data(contents: RunContents) -> pd.DataFrame:
                     "scope": claim["scope"],
                     "kind": claim["kind"],
                     "verdict": claim["verdict"],
-                    "published": claim["published"] if band is not None else None,
+                    "published": published_text(claim),
                     "confirmed_low": band[0] if band is not None else None,
                     "confirmed_high": band[1] if band is not None else None,
                     "unit": claim["unit"],

@@ -1,49 +1,56 @@
-"""Rung errors: how far each lower rung is from flit, per policy."""
+"""Errors of the rungs: how far each lower rung is from flit, and in which stages the lowest one goes wrong."""
 
 from __future__ import annotations
 
-import math
+from collections.abc import Mapping
+from typing import Any
 
 import pandas as pd
 
-from cosim.report.contents import RunContents
-from cosim.report.figures.figure import PANEL_WIDTH, Panel, ReportFigure, value_axis
-from cosim.report.svg import Axis, Drawing
-from cosim.report.vocabulary import ERROR, METRICS, percent
-
-_ROW = 25.0
-_LEFT = 98.0
-_TOP = 4.0
+from cosim.report.contents import STAGES, RunContents
+from cosim.report.figures import stages
+from cosim.report.figures.diverging import Bar, panel, reach
+from cosim.report.figures.figure import Panel, ReportFigure, value_label
+from cosim.report.vocabulary import (
+    ERROR,
+    METRICS,
+    STAGE_ERROR_PREFIX,
+    STAGE_ERROR_SUFFIX,
+    percent,
+    scale_for,
+)
 
 
 def draw(contents: RunContents) -> ReportFigure | None:
     """One panel per policy, one bar per rung below flit; None where the run has no such errors."""
-    rows = contents.metrics[(contents.metrics["metric"] == ERROR) & contents.metrics["value"].notna()]
-    rows = rows[rows["rung"] != "flit"]
-    if rows.empty:
+    found: dict[str, list[tuple[Bar, Mapping[str, Any]]]] = {}
+    for policy in contents.info.policies:
+        for rung in contents.rungs:
+            row = contents.metric(policy, rung, ERROR)
+            if row is not None and rung != "flit" and not pd.isna(row["value"]):
+                bar = Bar(rung, row["value"] * 100, row["ci_low"] * 100, row["ci_high"] * 100)
+                found.setdefault(policy, []).append((bar, row))
+    if not found:
         return None
-    ends = [float(v) for column in ("value", "ci_low", "ci_high") for v in rows[column] if not math.isnan(v)]
-    low, high = min(0.0, *ends) * 100, max(0.0, *ends) * 100
-    if high - low < 1:
-        low, high = low - 0.5, high + 0.5
+    span = reach([bar for bars in found.values() for bar, _ in bars])
     panels = []
-    kept = []
-    for number, policy in enumerate(contents.info.policies):
-        of_policy = rows[rows["policy"] == policy]
-        bars = [record for rung in contents.rungs for record in of_policy[of_policy["rung"] == rung].to_dict("records")]
-        if bars:
-            panels.append(Panel(policy, _panel(f"rungs-{number}", policy, bars, low, high)))
-            kept += bars
+    for number, (policy, bars) in enumerate(found.items()):
+        title = f"Error of each rung against flit for {policy}"
+        svg = panel(
+            f"rungs-{number}", title, [bar for bar, _ in bars], span, "error of the mean layer latency [%]", _percent
+        )
+        panels.append(Panel(policy, svg))
     data = pd.DataFrame(
         {
-            "policy": r["policy"],
-            "rung": r["rung"],
-            "error_percent": r["value"] * 100,
-            "ci_low_percent": r["ci_low"] * 100,
-            "ci_high_percent": r["ci_high"] * 100,
-            "n": r["n"],
+            "policy": policy,
+            "rung": bar.label,
+            "error_percent": bar.value,
+            "ci_low_percent": bar.low,
+            "ci_high_percent": bar.high,
+            "n": row["n"],
         }
-        for r in kept
+        for policy, bars in found.items()
+        for bar, row in bars
     )
     return ReportFigure(
         name="rung-errors",
@@ -56,32 +63,79 @@ def draw(contents: RunContents) -> ReportFigure | None:
     )
 
 
-def _panel(name: str, policy: str, bars: list[dict[str, object]], low: float, high: float) -> str:
-    bottom = _TOP + _ROW * len(bars)
-    values = [float(str(bar["value"])) for bar in bars]
-    spoken = "; ".join(f"{bar['rung']} {percent(value, signed=True)}" for bar, value in zip(bars, values, strict=True))
-    drawing = Drawing(PANEL_WIDTH, bottom + 36, f"Error of each rung against flit for {policy}", spoken, name)
-    # Room for the value beside the bar, on whichever side it ends.
-    axis = Axis(low, high, _LEFT + (62 if low < 0 else 6), PANEL_WIDTH - (62 if high > 0 else 10))
-    value_axis(drawing, axis, _TOP, bottom, "error of the mean layer latency [%]", 4)
-    zero = axis(0)
-    for row, (bar, value) in enumerate(zip(bars, values, strict=True)):
-        middle = _TOP + _ROW * (row + 0.5)
-        drawing.text(_LEFT - 7, middle + 4, str(bar["rung"]), "label", anchor="end")
-        x = axis(value * 100)
-        text = percent(value, signed=True)
-        kind = "under" if value < 0 else "over"
-        drawing.rect(
-            min(zero, x), middle - 6, abs(x - zero), 12, f"bar {kind}", hint=f"{policy}, {bar['rung']}: {text}"
+def draw_stages(contents: RunContents) -> ReportFigure | None:
+    """One panel per policy: difference of each stage's mean from flit at the lowest rung that has them."""
+    for rung in contents.rungs:
+        found = {
+            policy: rows
+            for policy in contents.info.policies
+            if (rows := _stage_rows(contents, policy, rung)) and rung != "flit"
+        }
+        if found:
+            return _stage_figure(rung, found)
+    return None
+
+
+def _stage_rows(contents: RunContents, policy: str, rung: str) -> list[tuple[str, Mapping[str, Any]]]:
+    rows = []
+    for stage in STAGES:
+        row = contents.metric(policy, rung, f"{STAGE_ERROR_PREFIX}{stage}{STAGE_ERROR_SUFFIX}")
+        if row is not None and not pd.isna(row["value"]):
+            rows.append((stage, row))
+    return rows
+
+
+def _stage_figure(rung: str, found: dict[str, list[tuple[str, Mapping[str, Any]]]]) -> ReportFigure:
+    everything = [row for rows in found.values() for _, row in rows]
+    scale = scale_for([float(row["value"]) for row in everything], str(everything[0]["unit"]))
+    used = [
+        stage for stage in STAGES if any(s == stage and row["value"] != 0 for rows in found.values() for s, row in rows)
+    ] or [STAGES[0]]
+    bars = {
+        policy: [
+            Bar(stages.label(stage), *(scale(float(row[key])) for key in ("value", "ci_low", "ci_high")))
+            for stage, row in rows
+            if stage in used
+        ]
+        for policy, rows in found.items()
+    }
+    span = reach([bar for rows in bars.values() for bar in rows])
+    axis = f"difference from flit, mean per layer [{scale.unit}]"
+    panels = tuple(
+        Panel(
+            policy,
+            panel(
+                f"stage-errors-{number}", f"Stage by stage, {rung} against flit, {policy}", rows, span, axis, _signed
+            ),
         )
-        ends = [float(str(bar[key])) * 100 for key in ("ci_low", "ci_high")]
-        reach = x
-        if not any(math.isnan(end) for end in ends):
-            drawing.line(axis(ends[0]), middle, axis(ends[1]), middle, "whisker")
-            reach = min(x, axis(ends[0])) if value < 0 else max(x, axis(ends[1]))
-        if value < 0:
-            drawing.text(reach - 5, middle + 4, text, "value", anchor="end")
-        else:
-            drawing.text(reach + 5, middle + 4, text, "value")
-    drawing.line(zero, _TOP, zero, bottom, "zero")
-    return drawing.render()
+        for number, (policy, rows) in enumerate(bars.items())
+    )
+    data = pd.DataFrame(
+        {
+            "policy": policy,
+            "rung": rung,
+            "stage": bar.label,
+            f"difference_{scale.unit}": bar.value,
+            f"ci_low_{scale.unit}": bar.low,
+            f"ci_high_{scale.unit}": bar.high,
+        }
+        for policy, rows in bars.items()
+        for bar in rows
+    )
+    return ReportFigure(
+        name="stage-errors",
+        title=f"In which stages {rung} goes wrong",
+        unit=scale.unit,
+        caption=f"Mean of each stage at {rung} less its mean at flit, on the same decisions; left of zero {rung} "
+        "promises too little. Stages without any difference are left out.",
+        panels=panels,
+        data=data,
+    )
+
+
+def _percent(value: float) -> str:
+    return percent(value / 100, signed=True)
+
+
+def _signed(value: float) -> str:
+    return ("+" if value > 0 else "") + value_label(value)
