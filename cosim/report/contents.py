@@ -209,7 +209,7 @@ class RunInfo:
             elif isinstance(value, tuple):
                 value = list(value)
             elif isinstance(value, Mapping):
-                value = dict(value)
+                value = [[key, text] for key, text in value.items()]  # pairs keep their order in sorted JSON
             out[item.name] = value
         return out
 
@@ -228,6 +228,8 @@ class RunInfo:
         values = {name: data[name] for name in names}
         for name in ("policies", "rungs", "seeds", "warnings"):
             values[name] = tuple(values[name])
+        for name in ("system", "assumed"):
+            values[name] = dict(values[name])
         values["figures"] = tuple(Figure(**row) for row in values["figures"])
         values["laws"] = tuple(Law(**row) for row in values["laws"])
         return cls(**values)

@@ -20,17 +20,19 @@ import platform
 import secrets
 import socket
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from cosim import __version__
+from cosim.config.errors import ConfigError, ConfigErrors
 from cosim.report.contents import FRAMES, METRICS, FrameSpec, RunContents, RunInfo, canonical
 
 CONFIG = "config.resolved.yaml"
@@ -43,6 +45,8 @@ INCOMPLETE = "incomplete"
 
 _FRAME_FILES = tuple(f"{spec.name}.parquet" for spec in FRAMES)
 _OWN_FILES = (CONFIG, PROVENANCE, METRICS_JSON, CLAIMS_JSON, INFO_JSON, *_FRAME_FILES, REPORT_HTML)
+T = TypeVar("T")
+
 _MARK = "This cosim run did not finish."
 _TEMPORARY = ".cosim-partial-"
 
@@ -126,7 +130,7 @@ class RunDirectory:
         """Takes hold of `path` for the run of the resolved configuration `config` (YAML text).
 
         The directory may be absent, empty, or hold a run of the very same configuration, which is then done again or
-        carried on. Raises ValueError for a directory with other things in it, and for a run of another configuration
+        carried on. Raises ConfigErrors for a directory with other things in it, and for a run of another configuration
         unless `replace` is set.
         """
         self.path = Path(path)
@@ -135,8 +139,11 @@ class RunDirectory:
         present = self.path / CONFIG
         other = present.exists() and present.read_text(encoding="utf-8") != config
         if other and not replace:
-            raise ValueError(
-                f"{self.path}: holds a run of another configuration; name another directory or have it replaced"
+            raise ConfigErrors.single(
+                "a new directory or one with a run of the same configuration",
+                "a run of another configuration",
+                file=str(self.path),
+                suggestion="name another directory or remove this one",
             )
         self.path.mkdir(parents=True, exist_ok=True)
         self._mark("It was started and has not ended.")
@@ -149,19 +156,18 @@ class RunDirectory:
     def _refuse_foreign(self) -> None:
         if not self.path.exists():
             return
+        wanted = "an empty directory or one written by cosim"
         if not self.path.is_dir():
-            raise ValueError(f"{self.path}: expected a directory to write the run to, got a file")
+            raise ConfigErrors.single(wanted, "a file", file=str(self.path))
         names = sorted(entry.name for entry in self.path.iterdir())
         if not names or is_run_directory(self.path):
             return
         shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-        raise ValueError(
-            f"{self.path}: expected an empty directory or one written by cosim, got one that holds {shown}"
-        )
+        raise ConfigErrors.single(wanted, f"one that holds {shown}", file=str(self.path))
 
     def _sweep_partials(self) -> None:
-        for partial in self.path.glob(f"{_TEMPORARY}*"):
-            partial.unlink(missing_ok=True)
+        for left_over in self.path.glob(f"{_TEMPORARY}*"):
+            left_over.unlink(missing_ok=True)
 
     def _mark(self, reason: str) -> None:
         self.write_text(INCOMPLETE, f"{_MARK}\n{reason}\n")
@@ -273,61 +279,75 @@ def _load_json(path: Path) -> dict[str, Any]:
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path}: not a JSON file: {error}") from error
+        raise ConfigErrors.single("JSON", str(error), file=str(path)) from error
     if not isinstance(data, dict):
-        raise ValueError(f"{path}: expected a JSON object, got {type(data).__name__}")
+        raise ConfigErrors.single("a JSON object", type(data).__name__, file=str(path))
     return data
 
 
 def _schema_one(path: Path, key: str) -> list[dict[str, Any]]:
     data = _load_json(path)
     if data.get("schema") != 1 or not isinstance(data.get(key), list):
-        raise ValueError(f"{path}: expected schema 1 with a list {key!r}, got schema {data.get('schema')!r}")
+        raise ConfigErrors.single(f"schema 1 with a list {key!r}", f"schema {data.get('schema')!r}", file=str(path))
     rows: list[dict[str, Any]] = data[key]
     return rows
 
 
+def _read_info(path: Path) -> RunInfo:
+    data = _load_json(path)
+    try:
+        return RunInfo.from_json(data)
+    except (ValueError, TypeError) as error:
+        raise ConfigErrors.single("the facts of a run", str(error), file=str(path)) from error
+
+
+def _read_frame(path: Path, spec: FrameSpec) -> pd.DataFrame:
+    try:
+        frame = pq.ParquetFile(path).read().to_pandas()
+        # Text comes back as plain objects, whatever string type pandas prefers.
+        text: pd.DataFrame = frame.astype({name: object for name, kind in (*spec.key, *spec.values) if kind == "text"})
+    except (pa.ArrowInvalid, pa.ArrowKeyError, KeyError) as error:
+        raise ConfigErrors.single(f"the frame {spec.name}", str(error), file=str(path)) from error
+    return text
+
+
 def read_contents(path: str | os.PathLike[str]) -> RunContents:
-    """Reads a run directory back. Raises ValueError that names every file that is missing or not as it was written."""
+    """Reads a run directory back.
+
+    Raises ConfigErrors that name every file that is missing or not as it was written.
+    """
     folder = Path(path)
     if not folder.is_dir():
-        raise ValueError(f"{folder}: expected a run directory, got {'a file' if folder.exists() else 'nothing'}")
-    wanted = (INFO_JSON, METRICS_JSON, CLAIMS_JSON, *_FRAME_FILES)
-    missing = [name for name in wanted if not (folder / name).is_file()]
+        raise ConfigErrors.single("a run directory", "a file" if folder.exists() else "nothing", file=str(folder))
+    missing = [name for name in (INFO_JSON, METRICS_JSON, CLAIMS_JSON, *_FRAME_FILES) if not (folder / name).is_file()]
     if missing:
         reason = incomplete_reason(folder) if is_run_directory(folder) else None
-        raise ValueError(
-            f"{folder}: not a complete run directory; missing {', '.join(missing)}" + (f" ({reason})" if reason else "")
+        raise ConfigErrors.single(
+            "a complete run directory", f"one without {', '.join(missing)}", file=str(folder), suggestion=reason
         )
-    problems: list[str] = []
-    frames: dict[str, pd.DataFrame] = {}
-    for spec in FRAMES:
-        file = folder / f"{spec.name}.parquet"
+    errors: list[ConfigError] = []
+
+    def collect(read: Callable[[], T]) -> T | None:
         try:
-            # Decimal text columns come back as plain objects, whatever string type pandas prefers.
-            frames[spec.name] = (
-                pq.ParquetFile(file)
-                .read()
-                .to_pandas()
-                .astype({name: object for name, kind in (*spec.key, *spec.values) if kind == "text"})
-            )
-        except (pa.ArrowInvalid, pa.ArrowKeyError, KeyError, OSError) as error:
-            problems.append(f"{file}: not a frame of cosim: {error}")
+            return read()
+        except ConfigErrors as found:
+            errors.extend(found.errors)
+            return None
+
+    frames = {spec.name: collect(partial(_read_frame, folder / f"{spec.name}.parquet", spec)) for spec in FRAMES}
+    info = collect(partial(_read_info, folder / INFO_JSON))
+    claims = collect(partial(_schema_one, folder / CLAIMS_JSON, "claims"))
+    collect(partial(_schema_one, folder / METRICS_JSON, "rows"))
+    if errors or info is None or claims is None:
+        raise ConfigErrors(errors)
     try:
-        info = RunInfo.from_json(_load_json(folder / INFO_JSON))
-    except (ValueError, TypeError) as error:
-        problems.append(f"{folder / INFO_JSON}: {error}")
-    try:
-        claims = _schema_one(folder / CLAIMS_JSON, "claims")
-        _schema_one(folder / METRICS_JSON, "rows")
+        contents = RunContents(info=info, claims=claims, **{k: v for k, v in frames.items() if v is not None})
     except ValueError as error:
-        problems.append(str(error))
-    if problems:
-        raise ValueError("\n".join(problems))
-    try:
-        contents = RunContents(info=info, claims=claims, **frames)
-    except ValueError as error:
-        raise ValueError("\n".join(f"{folder}: {line}" for line in str(error).splitlines())) from error
+        raise ConfigErrors(
+            ConfigError(str(folder), None, None, "", "the contents of a run", line) for line in str(error).splitlines()
+        ) from error
     if metrics_json(contents.metrics) != (folder / METRICS_JSON).read_bytes():
-        raise ValueError(f"{folder}: {METRICS_JSON} and metrics.parquet do not hold the same rows; one was changed")
+        raise ConfigErrors.single(
+            "the rows of metrics.parquet", "other rows: one of the two was changed", file=str(folder / METRICS_JSON)
+        )
     return contents

@@ -344,6 +344,30 @@ def print_report(contents: RunContents, stream: TextIO | None = None) -> None:
         stream.write(plain_report(contents))
 
 
+def print_tables(made: Sequence[TextTable], stream: TextIO | None = None) -> None:
+    """Prints tables to `stream`, standard output by default."""
+    stream = stream if stream is not None else sys.stdout
+    if stream.isatty():
+        console = Console(file=stream)
+        for table in made:
+            _print_table(table, console)
+    else:
+        stream.write("\n" + "\n\n".join(plain_table(table) for table in made) + "\n")
+
+
+def _print_table(table: TextTable, console: Console) -> None:
+    drawn = Table(title=table.title, title_justify="left", title_style="bold", header_style="bold")
+    for i, name in enumerate(table.header):
+        drawn.add_column(name, justify="left" if i < table.left else "right", overflow="fold")
+    for i, row in enumerate(table.rows):
+        last = i + 1 == len(table.rows) or table.rows[i + 1][0] != row[0]
+        drawn.add_row(*(Text(text) for text in row), end_section=last and table.left == 2)
+    console.print()
+    console.print(drawn)
+    for note in table.notes:
+        console.print(Text(f"  {note}", style="dim"))
+
+
 def plain_report(contents: RunContents) -> str:
     """A run as aligned plain text without control codes."""
     parts = ["\n".join(_context(contents))]
@@ -384,16 +408,7 @@ def _print_rich(contents: RunContents, console: Console) -> None:
     for line in context[1:]:
         console.print(Text(line, style="dim"))
     for table in all_tables(contents):
-        drawn = Table(title=table.title, title_justify="left", title_style="bold", header_style="bold")
-        for i, name in enumerate(table.header):
-            drawn.add_column(name, justify="left" if i < table.left else "right", overflow="fold")
-        for i, row in enumerate(table.rows):
-            last = i + 1 == len(table.rows) or table.rows[i + 1][0] != row[0]
-            drawn.add_row(*(Text(text) for text in row), end_section=last and table.left > 1)
-        console.print()
-        console.print(drawn)
-        for note in table.notes:
-            console.print(Text(f"  {note}", style="dim"))
+        _print_table(table, console)
     lines = figures_line(contents)
     if lines:
         console.print()

@@ -151,25 +151,27 @@ def published_text(claim: Mapping[str, Any]) -> str:
     if published is None:
         return "stated in words"
     if isinstance(published, (int, float)) and not isinstance(published, bool):
-        return f"{stated(published)}{unit}{_margin_text(claim['tolerance'], unit)}"
+        return stated(published) + _margin_text(claim["tolerance"], unit)
     if isinstance(published, Mapping):
-        margin = _margin_text(claim["tolerance"], unit) if published_edges(claim) else ""
-        return _mapping_text(published, unit) + margin
+        words = _mapping_text(published)
+        return words + _margin_text(claim["tolerance"], unit) if published_edges(claim) else words
     if isinstance(published, Sequence) and not isinstance(published, str):
         return " < ".join(map(str, published))
     return str(published)
 
 
 def _margin_text(tolerance: object, unit: str) -> str:
+    """Unit and tolerance behind a number: an absolute one shares the unit, a relative one follows it."""
     if isinstance(tolerance, Mapping):
-        absolute, relative = tolerance.get("absolute"), tolerance.get("relative")
-        if isinstance(absolute, (int, float)):
-            return f" ± {stated(absolute)}{unit}"
-        tolerance = relative
-    return f" ± {stated(tolerance * 100)} %" if isinstance(tolerance, (int, float)) else ""
+        if isinstance(tolerance.get("absolute"), (int, float)):
+            return f" ± {stated(tolerance['absolute'])}{unit}"
+        tolerance = tolerance.get("relative")
+    if not isinstance(tolerance, (int, float)):
+        return unit
+    return f"{unit} ± {stated(tolerance * 100)} %" + (" of it" if unit == " %" else "")
 
 
-def _mapping_text(published: Mapping[str, Any], unit: str) -> str:
+def _mapping_text(published: Mapping[str, Any]) -> str:
     if "expect" in published:
         span = f" from {published['from']} to {published['to']}" if "from" in published and "to" in published else ""
         over = f" over {published['x']}" if "x" in published else ""
@@ -179,7 +181,8 @@ def _mapping_text(published: Mapping[str, Any], unit: str) -> str:
             return f" {sign} ".join(map(str, published[key]))
     words = {"at_most": "at most", "at_least": "at least", "min": "from", "max": "to"}
     parts = []
-    for key, value in published.items():
+    for key in (*(word for word in words if word in published), *(key for key in published if key not in words)):
+        value = published[key]
         text = stated(value) if isinstance(value, (int, float)) else str(value)
         parts.append(f"{words.get(key, key)} {text}")
-    return " ".join(parts) + unit
+    return " ".join(parts)

@@ -200,7 +200,7 @@ def main() -> int:
             print(f"  {text}")
         if len(problems) > MOST_SHOWN:
             print(f"  and {len(problems) - MOST_SHOWN} more")
-    print(f"{len(pages) - bad} passed, {bad} failed")
+    print(f"{len(pages)} reports opened, {bad} with problems")
     return 1 if bad else 0
 
 

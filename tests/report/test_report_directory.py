@@ -141,7 +141,7 @@ def test_unfinished_run_says_why_and_keeps_its_work(
     assert reason in (incomplete_reason(folder) or "")
     assert (folder / "state.txt").read_text() == "half"
     assert is_run_directory(folder)
-    with pytest.raises(ValueError, match=r"not a complete run directory; missing info.json"):
+    with pytest.raises(ValueError, match=r"expected a complete run directory, got one without info.json"):
         read_contents(folder)
     write(folder, small, "a: 1\n")
     assert incomplete_reason(folder) is None
@@ -167,14 +167,14 @@ def test_foreign_directory_is_refused_untouched(tmp_path: Path) -> None:
 
 def test_file_in_place_of_the_directory_is_refused(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("x")
-    with pytest.raises(ValueError, match="expected a directory"):
+    with pytest.raises(ValueError, match="expected an empty directory or one written by cosim, got a file"):
         RunDirectory(tmp_path / "out", "a: 1\n")
 
 
 def test_other_configuration_is_refused_unless_replaced(tmp_path: Path, small: RunContents) -> None:
     folder = write(tmp_path / "out", small, "a: 1\n")
     before = (folder / "metrics.json").read_bytes()
-    with pytest.raises(ValueError, match="holds a run of another configuration"):
+    with pytest.raises(ValueError, match="got a run of another configuration; name another directory"):
         RunDirectory(folder, "a: 2\n")
     assert (folder / "metrics.json").read_bytes() == before
     assert incomplete_reason(folder) is None
@@ -222,7 +222,7 @@ def test_metrics_edited_by_hand_are_noticed(tmp_path: Path, small: RunContents) 
     folder = write(tmp_path / "out", small)
     path = folder / "metrics.json"
     path.write_text(path.read_text().replace('"n": 8', '"n": 9', 1))
-    with pytest.raises(ValueError, match="do not hold the same rows"):
+    with pytest.raises(ValueError, match=r"expected the rows of metrics\.parquet"):
         read_contents(folder)
 
 

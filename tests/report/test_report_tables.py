@@ -184,3 +184,25 @@ def test_progress_on_a_terminal_draws_in_place() -> None:
 )
 def test_duration(seconds: float, text: str) -> None:
     assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("published", "tolerance", "unit", "text", "band"),
+    [
+        (0.67, {"relative": 0.1}, "1", "0.67 ± 10 %", (0.603, 0.737)),
+        (-2, {"relative": 0.1}, "ns", "−2 ns ± 10 %", (-2.2, -1.8)),
+        (15.06, {"absolute": 5, "reason": "about"}, "%", "15.06 ± 5 %", (10.06, 20.06)),
+        (15.06, {"relative": 0.1}, "%", "15.06 % ± 10 % of it", (13.554, 16.566)),
+        ({"max": 5, "min": 4}, {"relative": 0.1}, "x", "from 4 to 5 × ± 10 %", (3.6, 5.5)),
+        ({"at_least": 2}, {"relative": 0.1}, "x", "at least 2 × ± 10 %", (1.8, np.inf)),
+        ({"at_most": 0.2}, {"absolute": 0.0}, "1", "at most 0.2 ± 0", (-np.inf, 0.2)),
+        ({"lowest_first": ["a", "b"]}, {"bootstrap_p": 0.95}, "1", "a < b", None),
+        ({"expect": "increasing", "x": "skew"}, {"bootstrap_p": 0.95}, "1", "increasing over skew", None),
+        (None, {"bootstrap_p": 0.95}, "1", "stated in words", None),
+    ],
+)
+def test_published_words_and_band(published, tolerance, unit, text, band) -> None:
+    claim = {**synthetic_run.CLAIMS[0], "published": published, "tolerance": tolerance, "unit": unit}
+    assert verdicts.published_text(claim) == text
+    found = verdicts.tolerance_band(claim)
+    assert found == (None if band is None else pytest.approx(band))

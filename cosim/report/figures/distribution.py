@@ -75,6 +75,11 @@ def draw(contents: RunContents) -> ReportFigure | None:
     )
 
 
+def median(ordered: np.ndarray[tuple[int], np.dtype[np.float64]]) -> float:
+    """The smallest value of an ordered sample with half of it at or below, as the P50 metric has it."""
+    return float(ordered[(len(ordered) + 1) // 2 - 1])
+
+
 def _ranks(size: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     if size <= MOST_POINTS:
         return np.arange(size)
@@ -90,7 +95,7 @@ def _panel(
     unit: str,
 ) -> str:
     bottom = _TOP + _HEIGHT
-    spoken = "; ".join(f"{policy}: median {value_label(float(np.median(s)))} {unit}" for _, policy, s in curves)
+    spoken = "; ".join(f"{policy}: median {value_label(median(s))} {unit}" for _, policy, s in curves)
     drawing = Drawing(PANEL_WIDTH, bottom + 36, f"Distribution of layer latency at {rung}", spoken, name)
     across = Axis(low, high, _LEFT, PANEL_WIDTH - _RIGHT)
     upward = Axis(0, 1, bottom, _TOP)
@@ -105,15 +110,15 @@ def _panel(
         points = [(across(float(sample[0])), bottom)]
         points += [(across(float(sample[r])), upward((r + 1) / len(sample))) for r in ranks]
         style = index % POLICY_STYLES
-        hint = f"{policy}: median {value_label(float(np.median(sample)))} {unit}, {len(sample):,} units"
+        hint = f"{policy}: median {value_label(median(sample))} {unit}, {len(sample):,} units"
         drawing.polyline(points, f"curve p{style}", hint=hint)
     for index, policy, sample in curves:
-        median = float(np.median(sample))
+        middle = median(sample)
         drawing.circle(
-            across(median),
+            across(middle),
             upward(0.5),
             4,
             f"dot p{index % POLICY_STYLES}",
-            hint=f"{policy}: median {value_label(median)} {unit}",
+            hint=f"{policy}: median {value_label(middle)} {unit}",
         )
     return drawing.render()

@@ -11,7 +11,7 @@ from itertools import pairwise
 
 import pandas as pd
 
-from cosim.report.svg import Axis, Drawing, ticks
+from cosim.report.svg import Axis, Drawing, text_width, ticks
 from cosim.report.vocabulary import digits
 
 PANEL_WIDTH = 360.0
@@ -107,7 +107,9 @@ def value_axis(drawing: Drawing, axis: Axis, top: float, bottom: float, label: s
         x = axis(value)
         drawing.line(x, top, x, bottom, "grid")
         drawing.text(x, bottom + 14, tick_text(value, ticks(axis.low, axis.high, most)), "tick", anchor="middle")
-    drawing.text((axis.start + axis.end) / 2, bottom + 30, label, "axis-label", anchor="middle")
+    half = text_width(label, 11) / 2 + 2
+    middle = min(max((axis.start + axis.end) / 2, half), drawing.width - half)
+    drawing.text(middle, bottom + 30, label, "axis-label", anchor="middle")
 
 
 def tick_text(value: float, all_values: Sequence[float]) -> str:
