@@ -88,15 +88,17 @@ def layer_balance(decisions: pd.DataFrame, chiplets: Sequence[int], macs_per_tok
     """Balance of every layer and batch: mean over ``chiplets`` of the work executed, over the largest.
 
     ``decisions`` has one row per token group (cosim.analytic.groups); ``chiplets`` are all endpoints that
-    may execute experts, so that an idle one counts. Returns seed, batch, layer, balance, sorted, with the
-    policy first where ``decisions`` has one.
+    may execute experts, so that an idle one counts. Returns seed, batch, layer, balance, sorted.
 
-    Raises ValueError where a group executes elsewhere.
+    Raises ValueError where a group executes elsewhere, or where decisions of several policies are mixed.
     """
     strange = sorted({int(value) for value in decisions["chiplet"].unique()} - set(chiplets))
     if strange:
         raise ValueError(f"decisions: chiplet {strange} is none of the {len(chiplets)} compute chiplets")
-    key = [name for name in ("policy", "seed", "batch", "layer") if name in decisions.columns]
+    for name in ("policy", "rung"):
+        if name in decisions.columns and len(found := np.unique(decisions[name].to_numpy().astype(str))) > 1:
+            raise ValueError(f"decisions: expected one {name}, got {', '.join(found)}")
+    key = ["seed", "batch", "layer"]
     work = decisions.groupby([*key, "chiplet"], sort=True)["tokens"].sum() * macs_per_token
     per_layer = work.groupby(level=key, sort=True)
     balance = per_layer.sum() / len(chiplets) / per_layer.max()

@@ -134,6 +134,8 @@ def test_balance_counts_idle_chiplets() -> None:
     )
     got = layer_balance(decisions, [4, 5, 6, 7], macs_per_token=7)
     assert got["balance"].tolist() == [40 / 4 / 30, 5 / 4 / 5]
+    with pytest.raises(ValueError, match="expected one policy, got a, b"):
+        layer_balance(decisions.assign(policy=["a", "b", "a"]), [4, 6], 7)
     with pytest.raises(ValueError, match=r"chiplet \[6\]"):
         layer_balance(decisions, [4, 5], 7)
 
