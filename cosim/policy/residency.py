@@ -1,9 +1,9 @@
 """Who owns the replicas: legality, memory regions, and the steps prepare → publish → reclaim.
 
 A policy only wishes. This keeper checks each wish against capacity, replica count, budget and versions; a refused wish
-comes back with its reason. A new replica is prepared (its region is taken, its copy under way) and cannot be used; it is
-published when the last byte is in the banks; an evicted one leaves the directory at once and its region is given back
-when the last token group that uses it is through.
+comes back with its reason. A new replica is prepared (its region is taken, its copy under way) and cannot be used; it
+is published when the last byte is in the banks; an evicted one leaves the directory at once and its region is given
+back when the last token group that uses it is through.
 """
 
 from __future__ import annotations

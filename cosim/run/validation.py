@@ -15,7 +15,6 @@ from cosim.analytic.interface import AnalyticModel
 from cosim.analytic.registry import load_analytic
 from cosim.analytic.system import AnalyticSystem
 from cosim.analytic.table import FigureTable
-from cosim.config.dump import dump_yaml
 from cosim.config.errors import ConfigErrors
 from cosim.policy.registry import make_policy
 from cosim.report.contents import (
@@ -112,9 +111,8 @@ def validation_contents(
     all_layers = pd.concat(layers, ignore_index=True)
     figures = {validation.rungs[name]: table for name, table in validation.tables.items()}
     aliases = {f"analytic:{name}": rung for name, rung in validation.rungs.items()}
-    sampled = (
-        {} if spec.sampling == "none" else {rung: "link" for rung in spec.rungs if rung not in ("link", "analytic")}
-    )
+    above = [str(rung) for rung in spec.rungs if rung not in ("link", "analytic")]
+    sampled = {} if spec.sampling == "none" else dict.fromkeys(above, "link")
     samples = Samples(all_layers, figures=figures, aliases=aliases, sampled=sampled)
     shown = [rung for rung in RUNG_ORDER if rung in spec.rungs and rung != "analytic"]
     rungs = [*validation.rungs.values(), *shown]
@@ -122,9 +120,12 @@ def validation_contents(
     if validation.claims is not None:
         scope = RunScope(spec.name, spec.workload.scope, validation.rungs)
         claims = judge(validation.claims, samples, scope)
+    metrics = [metrics_frame(samples, policies, rungs)]
+    if replays:
+        metrics.append(_closed_loop(closed, replays, setup))
     return RunContents(
         info=_info(validation, closed, replays, rungs),
-        metrics=metrics_frame(samples, policies, rungs),
+        metrics=pd.concat(metrics, ignore_index=True),
         layers=_trimmed(all_layers, LAYERS),
         links=_all(compared, "links", LINKS),
         banks=_all(compared, "banks", BANKS),
@@ -132,6 +133,18 @@ def validation_contents(
         experts=_all(compared, "experts", EXPERTS),
         claims=claims,
     )
+
+
+def _closed_loop(
+    closed: Mapping[UnitKey, UnitResult], replays: Mapping[UnitKey, UnitResult], setup: Setup
+) -> pd.DataFrame:
+    """Mean layer latency of rungs that decided for themselves, where a replay stands for them everywhere else."""
+    own = {(key.policy, key.rung) for key in replays}
+    layers = [_with_balance(result, setup) for key, result in sorted(closed.items()) if (key.policy, key.rung) in own]
+    samples = Samples(pd.concat(layers, ignore_index=True))
+    frame = metrics_frame(samples, sorted({policy for policy, _ in own}), sorted({rung for _, rung in own}))
+    found: pd.DataFrame = frame[frame["metric"] == "layer_latency_mean"].assign(metric="closed_loop_latency_mean")
+    return found
 
 
 def _with_balance(result: UnitResult, setup: Setup) -> pd.DataFrame:
@@ -279,8 +292,7 @@ def _assumed(validation: Validation) -> dict[str, str]:
         for key in validation.loaded.spec.system.assumed:
             parts = tuple(key.split("."))
             if path[-len(parts) :] == parts:
-                text = value if isinstance(value, str) else dump_yaml({"v": value}).removeprefix("v:").strip()
-                found[".".join(path)] = str(text)
+                found[".".join(path)] = str(value)
 
     walk(plain, ())
     return found
