@@ -12,7 +12,7 @@ from cosim.config.units import BYTES, ENERGY, TIME, Dimension
 #: Summaries over the (seed, batch, layer) rows; a percentile is that of all rows together.
 STATISTICS = ("mean", "p50", "p95", "p99", "total")
 
-#: Stems whose mean bears the bare name, as in ``balance`` or ``bytes_token``.
+#: Stems whose mean bears the bare name, as in ``balance`` or ``bytes_weight``.
 _BARE = ("balance", "replica_factor", "energy")
 _BYTES_STEM = re.compile(r"bytes_[a-z][a-z0-9_]*")
 
@@ -79,7 +79,7 @@ def quantity(name: str) -> Quantity:
     return found
 
 
-def quantity_names(byte_classes: Iterable[str] = ("token", "weight", "prefetch", "migration")) -> list[str]:
+def quantity_names(byte_classes: Iterable[str] = ("dispatch", "gather", "weight", "prefetch", "migration")) -> list[str]:
     """Names to offer where an unknown one was written."""
     stems = ["layer_latency", *(f"stage_{stage}" for stage in STAGES), *(f"bytes_{name}" for name in byte_classes)]
     names = [_name(stem, statistic) for stem in (*stems, "energy") for statistic in STATISTICS]
