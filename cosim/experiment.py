@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -199,10 +198,9 @@ class Experiment:
             ConfigErrors or another ValueError: wrong input, found before anything runs.
         """
         self.check()
-        with _one_blas_thread():
-            validation = Validation.prepare(self._loaded, self._setup)
-            closed, replays = self._campaign(Path(units) if units is not None else None, jobs).run(progress)
-            return Report(validation_contents(validation, closed, replays), validation)
+        validation = Validation.prepare(self._loaded, self._setup)
+        closed, replays = self._campaign(Path(units) if units is not None else None, jobs).run(progress)
+        return Report(validation_contents(validation, closed, replays), validation)
 
     @property
     def simulated_rungs(self) -> list[str]:
@@ -219,19 +217,3 @@ def _joined(policy: str, rung: str, results: list[UnitResult]) -> Run:
         decisions={result.key.seed: result.record for result in results},
         figures={result.key.seed: result.figures for result in results},
     )
-
-
-@contextlib.contextmanager
-def _one_blas_thread() -> Iterator[None]:
-    """Sums of floats in one order, whatever the host's thread count."""
-    names = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
-    before = {name: os.environ.get(name) for name in names}
-    os.environ.update(dict.fromkeys(names, "1"))
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
