@@ -50,6 +50,10 @@ class TopologySpec(Spec):
         """Number of routers."""
         raise NotImplementedError
 
+    def link_ports(self) -> int:
+        """Ports that every router has for links, connected or not."""
+        raise NotImplementedError
+
     def links(self) -> Iterator[tuple[int, int]]:
         """Every directed link as (from router, to router), in a fixed order."""
         raise NotImplementedError
@@ -70,6 +74,9 @@ class MeshSpec(TopologySpec):
         for size in self.shape:
             count *= size
         return count
+
+    def link_ports(self) -> int:
+        return 2 * len(self.shape)
 
     def links(self) -> Iterator[tuple[int, int]]:
         for router in range(self.router_count()):
@@ -123,9 +130,24 @@ class NetworkSpec(Spec):
     st_final_delay: Delay = 1
     credit_delay: Delay = 1
     link_latency: Annotated[int, Field(ge=1, le=1_000_000)] = 1
+    link_buffer_flits: Annotated[int, Field(ge=1, le=65536)] | None = None
     vc_allocator: Literal["islip"] = "islip"
     sw_allocator: Literal["islip"] = "islip"
     alloc_iters: Literal[1] = 1
+
+    @property
+    def link_depth_flits(self) -> int:
+        """Flits that each VC holds at the far end of a link: ``link_buffer_flits``, else ``vc_buf_size``."""
+        return self.vc_buf_size if self.link_buffer_flits is None else self.link_buffer_flits
+
+    @property
+    def credit_loop_cycles(self) -> int:
+        """Cycles from a flit's leave to the reuse of its buffer: X + 2·link_latency + 2 + credit_delay.
+
+        X is the switch traversal, st_prepare_delay + st_final_delay. Measured on BookSim2 (28f43299); a VC with fewer
+        flits of buffer carries at most buffer / loop flits a cycle.
+        """
+        return self.st_prepare_delay + self.st_final_delay + 2 * self.link_latency + 2 + self.credit_delay
 
     def problems(self) -> Iterator[Problem]:
         if self.st_prepare_delay + self.st_final_delay == 0:

@@ -49,7 +49,7 @@ def flit_graph(system: System) -> dict[str, Any]:
     links[:, 2] = system.links["target"]
     links[:, 3] = routes.direction ^ 1
     links[:, 4] = system.links["latency_cycles"]
-    links[:, 5] = level.vc_buf_size
+    links[:, 5] = level.link_depth_flits
     terminals = np.zeros((len(system.terminals), 2), dtype=np.int32)
     taken = np.zeros(system.router_count, dtype=np.int32)
     for number, router in enumerate(system.terminals["router"].tolist()):

@@ -285,20 +285,19 @@ def _port_errors(
 def _router_errors(spec: HardwareSpec, name: str, document: Document, where: KeyPath) -> list[ConfigError]:
     """Routers with more input VCs (ports × VCs) than the network core holds."""
     level = spec.levels[name]
-    ports = [0] * level.topology.router_count()
-    for source, _ in level.topology.links():
-        ports[source] += 1
+    terminals = [0] * level.topology.router_count()
     for endpoint in spec.endpoints.values():
-        for router in endpoint.at[name].indices(len(ports)) if name in endpoint.at else ():
-            ports[router] += endpoint.ports
-    most = max(ports)
-    if most * level.num_vcs <= MOST_INPUT_VCS:
+        for router in endpoint.at[name].indices(len(terminals)) if name in endpoint.at else ():
+            terminals[router] += endpoint.ports
+    ports = level.topology.link_ports() + max(terminals)
+    if ports * level.num_vcs <= MOST_INPUT_VCS:
         return []
     return [
         document.error(
             (*where, "num_vcs"),
             f"at most {MOST_INPUT_VCS} input VCs (ports × VCs) at a router",
-            f"{most} ports × {level.num_vcs} VCs = {most * level.num_vcs} at router {ports.index(most)}",
+            f"{ports} ports (for {level.topology.link_ports()} links and {max(terminals)} terminals at router "
+            f"{terminals.index(max(terminals))}) × {level.num_vcs} VCs = {ports * level.num_vcs}",
         )
     ]
 

@@ -35,7 +35,7 @@ def test_shipped_package_builds() -> None:
     ("option", "place", "got"),
     [
         ("preset=HBM2_2001", "endpoints.memory.memory.preset", "unknown preset 'HBM2_2001'; did you mean"),
-        ("timing={nRCDRX: 3}", "endpoints.memory.memory", "nRCDRX"),
+        ("timing={nRCDRX: 3}", "endpoints.memory.memory.timing", "nRCDRX"),
         ("page_timeout=3", "endpoints.memory.memory.page_timeout", "is only read with page_policy 'timeout'"),
         (
             "write_low_watermark=0.9",
