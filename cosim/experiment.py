@@ -160,11 +160,11 @@ class Experiment:
     def _campaign(self, units: Path | None, jobs: int) -> Campaign:
         return Campaign(self._setup, self.resolved, UnitStore(units, self.resolved), jobs)
 
-    def run(self, policy: str, rung: str = "flit", *, jobs: int = 1, progress: Progress | None = None) -> Run:
-        """One policy at one rung (link, link+command, flit+rate, flit), over all seeds.
+    def check_unit(self, policy: str, rung: str) -> None:
+        """Whether a policy of this experiment can run at a rung, with everything :meth:`check` looks at.
 
         Raises:
-            ConfigErrors: a policy the experiment does not have, an unknown rung.
+            ConfigErrors: a policy the experiment does not have, an unknown rung, all that is wrong otherwise.
         """
         spec = self._loaded.spec
         titles = [item.title for item in spec.policies]
@@ -176,7 +176,15 @@ class Experiment:
             known = list(RUNG_KNOBS)
             raise ConfigErrors.single(one_of(known), repr(rung), path="rung", suggestion=did_you_mean(rung, known))
         self.check()
-        keys = [UnitKey(policy, rung, seed) for seed in spec.seeds]
+
+    def run(self, policy: str, rung: str = "flit", *, jobs: int = 1, progress: Progress | None = None) -> Run:
+        """One policy at one rung (link, link+command, flit+rate, flit), over all seeds.
+
+        Raises:
+            ConfigErrors: a policy the experiment does not have, an unknown rung.
+        """
+        self.check_unit(policy, rung)
+        keys = [UnitKey(policy, rung, seed) for seed in self._loaded.spec.seeds]
         found = self._campaign(None, jobs).run_keys(keys, progress)
         return _joined(policy, rung, [found[key] for key in keys])
 

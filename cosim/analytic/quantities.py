@@ -79,7 +79,9 @@ def quantity(name: str) -> Quantity:
     return found
 
 
-def quantity_names(byte_classes: Iterable[str] = ("dispatch", "gather", "weight", "prefetch", "migration")) -> list[str]:
+def quantity_names(
+    byte_classes: Iterable[str] = ("dispatch", "gather", "weight", "prefetch", "migration"),
+) -> list[str]:
     """Names to offer where an unknown one was written."""
     stems = ["layer_latency", *(f"stage_{stage}" for stage in STAGES), *(f"bytes_{name}" for name in byte_classes)]
     names = [_name(stem, statistic) for stem in (*stems, "energy") for statistic in STATISTICS]

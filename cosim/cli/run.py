@@ -31,6 +31,7 @@ def run(
 
     loaded = Experiment.load(experiment, overrides)
     chosen = policy if policy is not None else loaded.spec.policies[0].title
+    loaded.check_unit(chosen, rung)
     with RunProgress(f"run {loaded.name}: {chosen} at {rung}") as progress:
         result = loaded.run(chosen, rung, jobs=jobs, progress=progress)
     click.echo(run_summary(result))
