@@ -142,7 +142,8 @@ class RunLoop:
             following = units[position + 1] if position + 1 < len(units) else (-1, -1)
             if self._runs((batch, layer), following):
                 result = self._layer(batch, layer, following)
-                np.add.at(demand, (result.groups["layer"], result.groups["expert"]), result.groups["tokens"])
+                routed = result.groups[result.groups["expert"] < self.inputs.rates.experts]
+                np.add.at(demand, (routed["layer"], routed["expert"]), routed["tokens"])
                 if self._measured((batch, layer)):
                     self.results.append(result)
             else:

@@ -174,7 +174,8 @@ def _errors(samples: Samples, policy: str, rung: str) -> list[_Row]:
     base_units = np.bincount(unit, weights=base, minlength=units).astype(np.float64)
     gap = np.abs(here["total_fs"].to_numpy() - there["total_fs"].to_numpy()).astype(np.float64)
     gap_units = np.bincount(unit, weights=gap, minlength=units).astype(np.float64)
-    resampled = weighted_sums(weights, gap_units) / weighted_sums(weights, base_units)
+    with np.errstate(divide="ignore", invalid="ignore"):  # a resample without a sampled row: no interval
+        resampled = weighted_sums(weights, gap_units) / weighted_sums(weights, base_units)
     value = math.fsum(gap) / math.fsum(base)
     rows.append(_row(samples, policy, rung, "error_abs_against_flit", "1", value, resampled, n))
     counts = weighted_sums(weights, np.bincount(unit, minlength=units).astype(np.float64))
@@ -182,7 +183,8 @@ def _errors(samples: Samples, policy: str, rung: str) -> list[_Row]:
         column = f"{stage}_fs"
         change = (here[column].to_numpy() - there[column].to_numpy()).astype(np.float64)
         per_unit = np.bincount(unit, weights=change, minlength=units).astype(np.float64)
-        resampled = weighted_sums(weights, per_unit) / counts * 1e-6
+        with np.errstate(divide="ignore", invalid="ignore"):
+            resampled = weighted_sums(weights, per_unit) / counts * 1e-6
         rows.append(_row(samples, policy, rung, f"stage_{stage}_error_against_flit", "ns", difference, resampled, n))
     return rows
 
