@@ -71,8 +71,12 @@ class CoMoE:
     """
 
     parameters: Parameters = _PHYSICAL
-    name: str = "comoe"
     paper: str = PAPER
+
+    @property
+    def name(self) -> str:
+        """``comoe``, with the parameters that the user set."""
+        return self.parameters.variant("comoe")
 
     @classmethod
     def with_parameters(cls, values: Mapping[str, object]) -> CoMoE:
@@ -162,8 +166,12 @@ class CoMoEReconstructed:
     """
 
     parameters: Parameters = _RECONSTRUCTED
-    name: str = "comoe_reconstructed"
     paper: str = PAPER + "; fitted reconstruction of Table 4"
+
+    @property
+    def name(self) -> str:
+        """``comoe_reconstructed``, with the parameters that the user set."""
+        return self.parameters.variant("comoe_reconstructed")
 
     @classmethod
     def with_parameters(cls, values: Mapping[str, object]) -> CoMoEReconstructed:

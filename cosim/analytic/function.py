@@ -105,4 +105,5 @@ def load_function(spec: str, folder: Path, params: Mapping[str, object]) -> Func
     except TypeError as problem:
         expected = f"{name}(decisions, system, model" + "".join(f", {key}=" for key in params) + ")"
         raise ConfigErrors.single(expected, str(problem), file=str(path)) from None
-    return FunctionModel(name, f"{file}:{name}", function, tuple(params.items()))
+    given = ", ".join(f"{key}={value}" for key, value in params.items())
+    return FunctionModel(f"{name}({given})" if given else name, f"{file}:{name}", function, tuple(params.items()))

@@ -106,8 +106,12 @@ class HCRMap:
     """
 
     parameters: Parameters = _DEFAULTS
-    name: str = "hcrmap"
     paper: str = PAPER
+
+    @property
+    def name(self) -> str:
+        """``hcrmap``, with the parameters that the user set."""
+        return self.parameters.variant("hcrmap")
 
     @classmethod
     def with_parameters(cls, values: Mapping[str, object]) -> HCRMap:

@@ -38,6 +38,10 @@ class Parameter:
         return f"{value}{unit}{choices}; {self.meaning}; {kind}: {self.source}"
 
 
+#: Source of a value that the user set.
+USER = "set by the user"
+
+
 class Parameters(Mapping[str, Parameter]):
     """An ordered, immutable set of parameters; ``number`` and ``choice`` read one by its kind."""
 
@@ -77,6 +81,15 @@ class Parameters(Mapping[str, Parameter]):
             raise TypeError(f"parameter {name!r} is a number, not a choice")
         return value
 
+    def variant(self, name: str) -> str:
+        """``name``, followed by what the user set: two variants of a model are two models."""
+        changed = [
+            f"{item.name}={item.value if isinstance(item.value, str) else format(item.value, 'g')}"
+            for item in self._table.values()
+            if item.source == USER
+        ]
+        return f"{name}({', '.join(changed)})" if changed else name
+
     def override(
         self, model: str, values: Mapping[str, object], read_only_with: Mapping[str, tuple[str, str]] | None = None
     ) -> Parameters:
@@ -101,9 +114,9 @@ class Parameters(Mapping[str, Parameter]):
                 hint = did_you_mean(value, known.choices) if isinstance(value, str) else None
                 errors.append(ConfigError(None, None, None, path, _expected(known), repr(value), hint))
             elif isinstance(value, str):
-                table[name] = replace(known, value=value, source="set by the user", assumed=False)
+                table[name] = replace(known, value=value, source=USER, assumed=False)
             elif isinstance(value, (int, float)):
-                table[name] = replace(known, value=float(value), source="set by the user", assumed=False)
+                table[name] = replace(known, value=float(value), source=USER, assumed=False)
         for name, (other, choice) in (read_only_with or {}).items():
             if name in values and table[other].value != choice:
                 path = f"analytic.{model}.params.{name}"

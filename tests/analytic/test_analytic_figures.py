@@ -170,6 +170,10 @@ def test_models_by_name() -> None:
     assert isinstance(chosen, HCRMap)
     assert chosen.parameters.choice("layer_time") == "eq14"
     assert chosen.parameters["layer_time"].source == "set by the user"
+    # Two variants of one model stand side by side, each under a name that tells them apart.
+    assert chosen.name == "hcrmap(layer_time=eq14)"
+    names = [model.name for model in (load_analytic("hcrmap"), chosen)]
+    assert analytic_rungs(names)[chosen.name] == "analytic:hcrmap(layer_time=eq14)"
 
 
 @pytest.mark.parametrize(
