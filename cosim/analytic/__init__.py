@@ -8,7 +8,7 @@ from cosim.analytic.hcrmap import HCRMap
 from cosim.analytic.interface import STAGES, AnalyticModel, LayerTimes
 from cosim.analytic.parameters import Parameter, Parameters
 from cosim.analytic.quantities import Quantity, quantity, quantity_names
-from cosim.analytic.registry import load_analytic, model_names
+from cosim.analytic.registry import load_all, load_analytic, model_names
 from cosim.analytic.system import AnalyticSystem, ModelNumbers, Routes
 from cosim.analytic.table import Figure, FigureTable, read_table
 
@@ -32,6 +32,7 @@ __all__ = [
     "analytic_rungs",
     "analytic_system",
     "layers_frame",
+    "load_all",
     "load_analytic",
     "load_function",
     "model_names",

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from cosim.analytic.function import load_function
 from cosim.analytic.interface import AnalyticModel
 from cosim.analytic.table import FigureTable, read_table
-from cosim.config.errors import ConfigErrors
+from cosim.config.errors import ConfigError, ConfigErrors
 from cosim.plugins import registry
 
 #: Kind of plug-in. An entry point of the group cosim.analytic_models is a class with a class method
@@ -41,6 +41,29 @@ def load_analytic(spec: object, folder: Path = Path()) -> AnalyticModel | Figure
             return _by_name(spec["name"], values) if kind == "name" else load_function(spec["function"], folder, values)
     expected = "a model's name, path.py:function, {table: results.csv} or {name: ..., params: {...}}"
     raise ConfigErrors.single(expected, repr(spec), path="analytic")
+
+
+def load_all(specs: Sequence[object], folder: Path = Path()) -> dict[str, AnalyticModel | FigureTable]:
+    """Every entry of an ``analytic:`` list by its name, in the order of the list.
+
+    Raises:
+        ConfigErrors: the errors of all entries, and entries that share a name.
+    """
+    errors: list[ConfigError] = []
+    entries: dict[str, AnalyticModel | FigureTable] = {}
+    for position, spec in enumerate(specs):
+        try:
+            entry = load_analytic(spec, folder)
+        except ConfigErrors as found:
+            errors += found.errors
+            continue
+        if entry.name in entries:
+            path = f"analytic.{position}"
+            errors.append(ConfigError(None, None, None, path, "models of different names", f"{entry.name!r} again"))
+        entries[entry.name] = entry
+    if errors:
+        raise ConfigErrors(errors)
+    return entries
 
 
 def _by_name(name: str, values: Mapping[str, object]) -> AnalyticModel:

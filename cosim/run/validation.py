@@ -12,7 +12,7 @@ import pandas as pd
 from cosim.analytic.adapter import analytic_system
 from cosim.analytic.evaluate import analytic_rungs, layers_frame
 from cosim.analytic.interface import AnalyticModel
-from cosim.analytic.registry import load_analytic
+from cosim.analytic.registry import load_all
 from cosim.analytic.system import AnalyticSystem
 from cosim.analytic.table import FigureTable
 from cosim.config.errors import ConfigErrors
@@ -66,12 +66,10 @@ class Validation:
         errors: list[ConfigErrors] = []
         entries: dict[str, AnalyticModel | FigureTable] = {}
         if "analytic" in spec.rungs:
-            for item in spec.analytic:
-                try:
-                    entry = load_analytic(item.model_dump(mode="json"), Path())
-                    entries[entry.name] = entry
-                except ConfigErrors as found:
-                    errors.append(found)
+            try:
+                entries = load_all([item.model_dump(mode="json") for item in spec.analytic])
+            except ConfigErrors as found:
+                errors.append(found)
         claims = None
         if spec.claims is not None:
             try:

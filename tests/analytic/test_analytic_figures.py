@@ -17,6 +17,7 @@ from cosim.analytic import (
     HCRMap,
     analytic_rungs,
     layers_frame,
+    load_all,
     load_analytic,
     model_names,
     quantity,
@@ -174,6 +175,15 @@ def test_models_by_name() -> None:
     assert chosen.name == "hcrmap(layer_time=eq14)"
     names = [model.name for model in (load_analytic("hcrmap"), chosen)]
     assert analytic_rungs(names)[chosen.name] == "analytic:hcrmap(layer_time=eq14)"
+
+
+def test_lists_of_models_are_checked_whole() -> None:
+    found = load_all(["hcrmap", {"name": "hcrmap", "params": {"route": "cut_through"}}, "comoe"])
+    assert list(found) == ["hcrmap", "hcrmap(route=cut_through)", "comoe"]
+    with pytest.raises(ConfigErrors) as caught:
+        load_all(["hcrmap", "hcrmp", "hcrmap"])
+    assert len(caught.value.errors) == 2
+    assert "'hcrmap' again" in str(caught.value)
 
 
 @pytest.mark.parametrize(
