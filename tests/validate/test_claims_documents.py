@@ -59,7 +59,9 @@ def test_the_function_example_runs(tmp_path: Path) -> None:
         memory_tier=("hbm",),
     )
     names = ["seed", "batch", "layer", "expert", "source", "aggregator", "tokens", "bytes", "chiplet", "memory_node"]
-    decisions = pd.DataFrame([[1, b, 0, 0, 0, 0, 1000 * (b + 1), 1, 0, 0] for b in range(2)], columns=names)
+    # Two groups of one replica in each batch: its weights count once.
+    rows = [[1, b, 0, 0, 0, 0, tokens * (b + 1), 1, 0, 0] for b in range(2) for tokens in (400, 600)]
+    decisions = pd.DataFrame(rows, columns=names)
     decisions["fetch_bytes"] = 2000
     model = load_model("own-byte-moe").spec
     analytic = load_analytic("my_model.py:layer_times", tmp_path)
