@@ -175,7 +175,6 @@ _READ_ERRORS = (
     OverflowError,
     SyntaxError,
     TypeError,
-    MemoryError,
     KeyError,
     IndexError,
     struct.error,
@@ -191,7 +190,9 @@ def _read_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any
             shape, fortran, dtype = npy.read_array_header_2_0(stream, max_header_size=_MAX_HEADER_BYTES)
         else:
             raise EOFError(f"array format version {version} (1.0 and 2.0 are read)")
-    except ValueError as error:
+    except EOFError:
+        raise
+    except Exception as error:  # numpy hands the text to Python's parsers, which raise many kinds
         raise EOFError(f"not an array header: {_one_line(error)}") from error
     if any(size < 0 for size in shape):
         raise EOFError(f"a negative size in shape {list(shape)}")

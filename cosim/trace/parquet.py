@@ -35,7 +35,7 @@ def read_parquet(path: Path, options: ReadOptions) -> RoutingTrace:
 
     source = str(path)
     try:
-        with pq.ParquetFile(path) as file:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
             return _Reader(file, source, options, path.stat().st_size).trace()
     except (pa.ArrowException, OSError, UnicodeError, OverflowError, KeyError) as error:
         raise TraceError(
@@ -97,6 +97,7 @@ class _Reader:
         columns, parts = self.columns, _Parts()
         row = 0
         for batch in self.file.iter_batches(batch_size=_BATCH_ROWS, use_threads=False):
+            batch.validate(full=True)  # indices and offsets of a damaged file may point outside
             self._batch(batch, columns, parts, row)
             row += batch.num_rows
         self.problems.raise_if_any()
@@ -260,4 +261,4 @@ def save_parquet(trace: RoutingTrace, path: Path) -> None:
             pa.array(offsets), pa.array(trace.scores.reshape(-1)), mask=pa.array(per_row == 0)
         )
     table = pa.table(columns).replace_schema_metadata({_METADATA_KEY: json.dumps(header_of(trace)).encode()})
-    pq.write_table(table, path, compression="zstd")
+    pq.write_table(table, path, compression="zstd", write_page_checksum=True)

@@ -132,34 +132,24 @@ def to_trace(rows: Rows, options: ReadOptions, source: str) -> RoutingTrace:
             problems.add(f"{name}: expected 0..{_MAX_INDEX}", f"{_at(rows, bad[0])} is {column[bad[0]]}", int(bad.size))
     problems.raise_if_any()
 
-    token_key = rows.position.astype(np.int64)
-    if rows.request is not None:
-        token_key |= rows.request.astype(np.int64) << 32
-    layer_map, layer = np.unique(rows.layer, return_inverse=True)
-    keys, first, inverse = np.unique(token_key, return_index=True, return_inverse=True)
-    appearance = np.argsort(first, kind="stable")
-    rank = np.empty(keys.size, dtype=np.int64)
-    rank[appearance] = np.arange(keys.size)
-    token = rank[inverse]
-    first = first[appearance]
-    layers = layer_map.size
-    cell = token * layers + layer
-    if keys.size * layers != count or not _is_permutation(cell):
-        _explain_cells(rows, cell, keys.size, layer_map, problems)
-        problems.raise_if_any()
+    order = _plain_order(rows) or _any_order(rows, problems)
+    problems.raise_if_any()
+    first = order.first
 
     def dense(values: NDArray[Any]) -> NDArray[Any]:
-        out = np.empty_like(values)
-        out[cell] = values
-        return out.reshape(keys.size, layers, *values.shape[1:])
+        if order.cell is not None:
+            scattered = np.empty_like(values)
+            scattered[order.cell] = values
+            values = scattered
+        return values.reshape(order.tokens, order.layer_map.size, *values.shape[1:])
 
     scores = scores_token = None
     scored_width = None
     if rows.scores is not None and rows.scores_row is not None:
-        scores, scores_token = _dense_scores(rows, cell, layers, problems)
+        scores, scores_token = _dense_scores(rows, order, problems)
         scored_width = int(rows.scores.shape[1])
-    phase = _per_token("phase", rows, rows.phase, token, first, problems)
-    domain = _per_token("domain", rows, rows.domain, token, first, problems)
+    phase = _per_token("phase", rows, rows.phase, order, problems)
+    domain = _per_token("domain", rows, rows.domain, order, problems)
     problems.raise_if_any()
     domains = rows.domains
     if domain is not None and rows.header.domains:
@@ -168,14 +158,14 @@ def to_trace(rows: Rows, options: ReadOptions, source: str) -> RoutingTrace:
     has_request = rows.request is not None
     if options.phase is not None and not has_request:
         raise TraceError(source, ["phase: cannot be stated, the file keeps no request boundaries"])
-    stated = stated_phase(options, keys.size, phase is not None, source)
+    stated = stated_phase(options, order.tokens, phase is not None, source)
     return finish(
         source,
         {
             "ids": dense(narrow_ids(rows.ids, experts, source)),
             "experts": experts,
             "experts_stated": known,
-            "layer_map": layer_map.astype(np.int32),
+            "layer_map": order.layer_map.astype(np.int32),
             "weights": None if rows.weights is None else dense(rows.weights),
             "scores": scores,
             "scores_token": scores_token,
@@ -187,6 +177,62 @@ def to_trace(rows: Rows, options: ReadOptions, source: str) -> RoutingTrace:
             "provenance": settle_provenance(rows.header.provenance, options, source),
         },
     )
+
+
+@dataclass(frozen=True)
+class _Order:
+    """Where the rows go: `cell` = token * layers + layer of each row, None when that is the row's own number."""
+
+    tokens: int
+    layer_map: NDArray[Any]
+    first: NDArray[np.int64]
+    cell: NDArray[np.int64] | None
+
+    def token_of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Token of some rows."""
+        cells = rows if self.cell is None else self.cell[rows]
+        return cells // self.layer_map.size
+
+
+def _token_key(rows: Rows, part: slice = slice(None)) -> NDArray[np.int64]:
+    key = rows.position[part].astype(np.int64)
+    if rows.request is not None:
+        key |= rows.request[part].astype(np.int64) << 32
+    return key
+
+
+def _plain_order(rows: Rows) -> _Order | None:
+    """The order of rows that are sorted already (all layers of a token together, increasing), else None."""
+    count = rows.layer.shape[0]
+    again = np.flatnonzero(rows.layer[1:] == rows.layer[0])
+    layers = int(again[0]) + 1 if again.size else count
+    layer_map = rows.layer[:layers]
+    if count % layers or np.any(np.diff(layer_map.astype(np.int64)) <= 0):
+        return None
+    for name in ("layer", "position", "request"):
+        column = getattr(rows, name)
+        if column is not None:
+            table = column.reshape(-1, layers)
+            pattern = layer_map[None, :] if name == "layer" else table[:, :1]
+            if not np.array_equal(table, np.broadcast_to(pattern, table.shape)):
+                return None
+    keys = _token_key(rows, slice(None, None, layers))
+    if np.unique(keys).size != keys.size:
+        return None
+    return _Order(keys.size, layer_map, np.arange(0, count, layers, dtype=np.int64), None)
+
+
+def _any_order(rows: Rows, problems: Problems) -> _Order:
+    """The order of rows that come as they like; rows that are missing or there twice go to `problems`."""
+    layer_map, layer = np.unique(rows.layer, return_inverse=True)
+    keys, first, inverse = np.unique(_token_key(rows), return_index=True, return_inverse=True)
+    appearance = np.argsort(first, kind="stable")
+    rank = np.empty(keys.size, dtype=np.int64)
+    rank[appearance] = np.arange(keys.size)
+    cell = rank[inverse] * layer_map.size + layer
+    if keys.size * layer_map.size != cell.size or not _is_permutation(cell):
+        _explain_cells(rows, cell, keys.size, layer_map, problems)
+    return _Order(keys.size, layer_map, first[appearance].astype(np.int64), cell)
 
 
 def _at(rows: Rows, index: Any) -> str:
@@ -221,17 +267,12 @@ def _explain_cells(
 
 
 def _per_token(
-    name: str,
-    rows: Rows,
-    values: NDArray[Any] | None,
-    token: NDArray[np.int64],
-    first: NDArray[np.int64],
-    problems: Problems,
+    name: str, rows: Rows, values: NDArray[Any] | None, order: _Order, problems: Problems
 ) -> NDArray[Any] | None:
     if values is None:
         return None
-    out = values[first]
-    differ = np.flatnonzero(out[token] != values)
+    out = values[order.first]
+    differ = np.flatnonzero(out[order.token_of(np.arange(values.size))] != values)
     if differ.size:
         problems.add(f"{name}: rows of one token disagree", _at(rows, differ[0]), int(differ.size))
     return out
@@ -249,16 +290,16 @@ def _stated_domains(rows: Rows, domain: NDArray[Any], source: str) -> NDArray[np
 
 
 def _dense_scores(
-    rows: Rows, cell: NDArray[np.int64], layers: int, problems: Problems
+    rows: Rows, order: _Order, problems: Problems
 ) -> tuple[NDArray[Any] | None, NDArray[np.int64] | None]:
     assert rows.scores is not None
     assert rows.scores_row is not None
-    cells = cell[rows.scores_row]
-    order = np.argsort(cells, kind="stable")
-    cells = cells[order]
+    layers = order.layer_map.size
+    cells = rows.scores_row if order.cell is None else order.cell[rows.scores_row]
+    by_cell = np.argsort(cells, kind="stable")
     tokens, times = np.unique(cells // layers, return_counts=True)
     partial = np.flatnonzero(times != layers)
     if partial.size:
         problems.add("scores: a token with scores of some layers only", f"token {tokens[partial[0]]}", partial.size)
         return None, None
-    return rows.scores[order].reshape(tokens.size, layers, -1), tokens.astype(np.int64)
+    return rows.scores[by_cell].reshape(tokens.size, layers, -1), tokens.astype(np.int64)
