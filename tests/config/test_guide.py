@@ -1,4 +1,3 @@
-# ruff: noqa: E501
 """The configuration guide: its examples run, and every key of the schemas is in it."""
 
 from __future__ import annotations
