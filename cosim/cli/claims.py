@@ -73,11 +73,13 @@ def show(reference: str, claim_id: str | None, as_json: bool) -> None:
 
 @claims.command("from-csv")
 @click.argument("table", metavar="TABLE.csv", type=click.Path(path_type=Path))
-@click.option("--experiment", required=True, metavar="NAME", help="The experiment that tests the claims.")
+@click.option(
+    "--experiment", metavar="NAME", help="The experiment that tests the claims; default: any that names them."
+)
 @click.option("--scope", type=click.Choice(_SCOPES), default="routed", show_default=True, help="What they speak of.")
 @click.option("--paper", metavar="TEXT", help="Where the figures are from; default: the table's name.")
 @click.option("--out", type=click.Path(path_type=Path), metavar="FILE.yaml", help="Write here, never over a file.")
-def from_csv(table: Path, experiment: str, scope: str, paper: str | None, out: Path | None) -> None:
+def from_csv(table: Path, experiment: str | None, scope: str, paper: str | None, out: Path | None) -> None:
     """Make claims of a table of figures (columns policy, layer, quantity, value, unit).
 
     Every figure becomes a value claim; per quantity the ratios to the first policy and the order of all follow.

@@ -104,7 +104,8 @@ class Claim(Spec):
 
     source:     where it is printed: paper, table or section
     stated:     whether the source says it, or it is arithmetic on figures the source prints
-    experiment: the experiment that tests it; other experiments leave it untested
+    experiment: the experiment that tests it; others leave it untested. Without one, every experiment that
+                names the claim's file tests it
     analytic:   the analytical model that answers at the rung analytic (default: the experiment's first)
     needs:      what is missing for a test; a claim with needs is not testable
     """
@@ -115,7 +116,7 @@ class Claim(Spec):
     statement: Text
     source: Text
     stated: Literal["stated", "derived"] = "stated"
-    experiment: Text
+    experiment: Text | None = None
     analytic: Text | None = None
     needs: Items[Text] = ()
     notes: Text | None = None

@@ -19,10 +19,11 @@ _READABLE = {
 }
 
 
-def claims_from_table(table: FigureTable, *, experiment: str, scope: str, paper: str) -> str:
+def claims_from_table(table: FigureTable, *, experiment: str | None, scope: str, paper: str) -> str:
     """The text of a claim file: every figure as a value, and per quantity the ratios and the order of policies.
 
-    Ratios are taken to the first policy of the table. Values carry the default tolerance of 10 %: edit the
+    Ratios are taken to the first policy of the table. Without an experiment every one that names the file
+    tests the claims. Values carry the default tolerance of 10 %: edit the
     file, with reasons for wider ones, before the first run that is judged by it.
     """
     groups: dict[tuple[str, int | None], list[Figure]] = {}
@@ -50,18 +51,20 @@ def write_claims(text: str, path: Path) -> None:
         file.write(text)
 
 
-def _head(kind: str, name: str, statement: str, table: FigureTable, lines: str, experiment: str, scope: str) -> Any:
-    return {
+def _head(
+    kind: str, name: str, statement: str, table: FigureTable, lines: str, experiment: str | None, scope: str
+) -> dict[str, Any]:
+    head = {
         "id": name,
         "kind": kind,
         "scope": scope,
         "statement": statement,
         "source": f"{table.name}.csv, line {lines}",
-        "experiment": experiment,
     }
+    return head if experiment is None else {**head, "experiment": experiment}
 
 
-def _value(figure: Figure, table: FigureTable, experiment: str, scope: str) -> dict[str, Any]:
+def _value(figure: Figure, table: FigureTable, experiment: str | None, scope: str) -> dict[str, Any]:
     unit, size = next(
         ((u, s) for u, s in _READABLE[figure.quantity.unit] if abs(figure.value) >= s),
         _READABLE[figure.quantity.unit][-1],
@@ -73,7 +76,7 @@ def _value(figure: Figure, table: FigureTable, experiment: str, scope: str) -> d
     return {**head, "published": shown, "unit": unit, "tolerance": {"relative": 0.1}, "quantity": _term(figure)}
 
 
-def _ratio(figure: Figure, base: Figure, table: FigureTable, experiment: str, scope: str) -> dict[str, Any]:
+def _ratio(figure: Figure, base: Figure, table: FigureTable, experiment: str | None, scope: str) -> dict[str, Any]:
     name = f"{_slug(figure.metric)}-{_slug(figure.policy)}-over-{_slug(base.policy)}"
     ratio = float(f"{figure.value / base.value:.15g}")
     statement = f"{figure.metric} of {figure.policy} over that of {base.policy} is {ratio:.6g}."
@@ -83,7 +86,7 @@ def _ratio(figure: Figure, base: Figure, table: FigureTable, experiment: str, sc
     return {**head, **derived, "quantity": expression}
 
 
-def _order(figures: list[Figure], table: FigureTable, experiment: str, scope: str) -> dict[str, Any]:
+def _order(figures: list[Figure], table: FigureTable, experiment: str | None, scope: str) -> dict[str, Any]:
     ranked = sorted(figures, key=lambda figure: figure.value)
     name = f"{_slug(ranked[0].metric)}-order"
     statement = f"{ranked[0].metric} rises in the order {', '.join(figure.policy for figure in ranked)}."

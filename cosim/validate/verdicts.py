@@ -114,7 +114,7 @@ def _judge(claim: Claim, samples: Samples, run: RunScope) -> dict[str, Any]:
 def _foreign(claim: Claim, run: RunScope) -> list[str]:
     """What keeps this run from speaking about the claim at all."""
     needs = []
-    if run.name is not None and claim.experiment != run.name:
+    if None not in (run.name, claim.experiment) and claim.experiment != run.name:
         needs.append(f"the experiment {claim.experiment}")
     if claim.scope in LAYER_SCOPES and claim.scope != run.scope:
         needs.append(f"a run of scope {claim.scope}; this one is of scope {run.scope}")

@@ -313,6 +313,10 @@ def test_not_testable_names_what_is_missing(tmp_path: Path, changes: dict[str, s
     assert entry["reason"] == "missing: " + "; ".join(needs)
 
 
+def test_claims_of_no_experiment_are_tested_by_any(tmp_path: Path) -> None:
+    assert verdict(tmp_path, Samples(TWO), experiment=None)["verdict"] == "confirmed"
+
+
 def test_component_claims_hold_in_any_scope(tmp_path: Path) -> None:
     assert verdict(tmp_path, Samples(TWO), scope="network")["verdict"] == "confirmed"
 

@@ -52,7 +52,7 @@ def test_show_as_json() -> None:
         (("show", "quickstart", "comoe-within-10-percnt"), "did you mean 'comoe-within-10-percent'"),
         (("list", "quickstrat"), "did you mean 'quickstart'"),
         (("from-csv", "none.csv", "--experiment", "e"), "no such file"),
-        (("from-csv", "none.csv"), "--experiment"),
+        (("from-csv",), "TABLE.csv"),
     ],
 )
 def test_wrong_input_ends_with_status_2(arguments: tuple[str, ...], message: str) -> None:
@@ -82,10 +82,11 @@ def test_from_csv_makes_a_file_that_loads_and_is_never_overwritten(tmp_path: Pat
 
 def test_from_csv_without_out_prints(tmp_path: Path) -> None:
     (tmp_path / "mine.csv").write_text(TABLE)
-    result = run("from-csv", str(tmp_path / "mine.csv"), "--experiment", "e", "--paper", "Ours")
+    result = run("from-csv", str(tmp_path / "mine.csv"), "--paper", "Ours")
     assert result.exit_code == 0
     assert "paper: Ours" in result.output
     assert "published: 4.7417" in result.output
+    assert "experiment" not in result.output
 
 
 def test_bad_tables_list_every_error(tmp_path: Path) -> None:
