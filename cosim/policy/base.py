@@ -194,6 +194,13 @@ class Policy:
         """Prefetches to start and to withdraw once a layer's routing is known."""
         return ()
 
+    def save(self) -> dict[str, object]:
+        """What the policy has learnt since :meth:`place`, as plain JSON, so that an interrupted run can go on."""
+        return {}
+
+    def load(self, state: Mapping[str, object]) -> None:
+        """Takes what :meth:`save` gave; called after :meth:`place`."""
+
     def assign(self, groups: npt.NDArray[np.void], directory: Directory, pressure: Pressure) -> npt.NDArray[np.int32]:
         """The fast loop: one directory row per group, int32, shape (groups,); a replica of the group's own expert."""
         raise NotImplementedError

@@ -8,7 +8,7 @@ back when the last token group that uses it is through.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -63,6 +63,14 @@ class RegionAllocator:
             else:
                 merged.append((start, length))
         self._free = merged
+
+    def state(self) -> tuple[list[tuple[int, int]], int]:
+        """Free regions (address, bytes) and used bytes."""
+        return list(self._free), self.used_bytes
+
+    def restore(self, free: list[tuple[int, int]], used_bytes: int) -> None:
+        """Puts the allocator into a state that :meth:`state` gave."""
+        self._free, self.used_bytes = list(free), used_bytes
 
     def _rounded(self, size: int) -> int:
         return -(-size // self._alignment) * self._alignment
@@ -281,6 +289,43 @@ class Residency:
         for (_, endpoint), allocator in self._allocators.items():
             used[endpoint] = max(used[endpoint], allocator.used_bytes / allocator.capacity_bytes)
         return used
+
+    # -- saving
+
+    @property
+    def next_identity(self) -> int:
+        """Identity of the next new replica."""
+        return self._next
+
+    @property
+    def pending(self) -> Mapping[int, CopyOrder]:
+        """Copies under way, by the replica they will be."""
+        return self._pending
+
+    @property
+    def allocators(self) -> Mapping[tuple[int, int], RegionAllocator]:
+        """Regions by (tier, endpoint)."""
+        return self._allocators
+
+    def rows(self) -> tuple[npt.NDArray[np.void], npt.NDArray[np.void]]:
+        """Published and draining replicas, by identity."""
+        published = [self._rows[identity] for identity in sorted(self._rows)]
+        draining = [self._draining[identity] for identity in sorted(self._draining)]
+        return np.array(published, dtype=DIRECTORY), np.array(draining, dtype=DIRECTORY)
+
+    def restore(
+        self,
+        next_identity: int,
+        published: npt.NDArray[np.void],
+        draining: npt.NDArray[np.void],
+        pending: Sequence[CopyOrder],
+    ) -> None:
+        """Puts the keeper into a saved state; regions are restored by their allocators."""
+        self._next = next_identity
+        self._rows = {int(row["replica"]): np.array(row, dtype=DIRECTORY) for row in published}
+        self._draining = {int(row["replica"]): np.array(row, dtype=DIRECTORY) for row in draining}
+        self._pending = {order.replica: order for order in pending}
+        self._directory = None
 
     # -- use
 

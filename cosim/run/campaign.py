@@ -116,11 +116,14 @@ class Campaign:
                     if progress is not None:
                         progress(before + number + done / layers, total, f"{key.policy} at {key.rung}, seed {key.seed}")
 
-                yield run_unit(self.setup, key, record, inner, _sample(self.setup, key))
+                yield _run(self.setup, self.store, key, record, inner)
             return
         context = multiprocessing.get_context("spawn")
         with ProcessPoolExecutor(
-            min(self.jobs, len(todo)), mp_context=context, initializer=_start_worker, initargs=(self.resolved,)
+            min(self.jobs, len(todo)),
+            mp_context=context,
+            initializer=_start_worker,
+            initargs=(self.resolved, self.store),
         ) as pool:
             waiting: set[Future[UnitResult]] = {pool.submit(_work, key, record) for key, record in todo}
             try:
@@ -138,18 +141,29 @@ class Campaign:
 _worker: dict[str, Any] = {}
 
 
-def _start_worker(resolved: str) -> None:
+def _start_worker(resolved: str, store: UnitStore) -> None:
     import signal
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends its workers
     document = parse_yaml(resolved)
     assert isinstance(document.data, dict)
     _worker["setup"] = Setup(open_experiment(document.data))
+    _worker["store"] = store
 
 
 def _work(key: UnitKey, record: DecisionRecord | None) -> UnitResult:
-    setup: Setup = _worker["setup"]
-    return run_unit(setup, key, record, only=_sample(setup, key))
+    return _run(_worker["setup"], _worker["store"], key, record)
+
+
+def _run(
+    setup: Setup,
+    store: UnitStore,
+    key: UnitKey,
+    record: DecisionRecord | None,
+    progress: Callable[[int, int], None] | None = None,
+) -> UnitResult:
+    only = _sample(setup, key)
+    return run_unit(setup, key, record, progress, only, lambda loop: store.resume(key, loop))
 
 
 def _sample(setup: Setup, key: UnitKey) -> frozenset[tuple[int, int]] | None:

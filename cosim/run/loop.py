@@ -93,7 +93,9 @@ class LayerResult:
 
 
 @dataclass
-class _LivePrefetch:
+class LivePrefetch:
+    """A prefetch under way or waiting in a buffer: its engine task and the replica whose weights it brings."""
+
     state: PrefetchState
     task: int
     replica: int
@@ -117,42 +119,47 @@ class RunLoop:
     replay: DecisionRecord | None = None
     only: frozenset[tuple[int, int]] | None = None
     progress: Callable[[int, int], None] | None = None
+    between_layers: Callable[[RunLoop], None] | None = None
     results: list[LayerResult] = field(default_factory=list)
     record: DecisionRecord = field(default_factory=DecisionRecord)
 
     def __post_init__(self) -> None:
-        self._energy_J = 0.0
-        self._macs = 0
-        self._outcomes: list[Outcome] = []
-        self._prefetches: dict[int, _LivePrefetch] = {}
-        self._prefetched: dict[int, int] = {}  # bytes that a demand took over, by fetch task
-        self._moved = dict.fromkeys(TRAFFIC, 0)
-        self._copies: dict[int, int] = {}  # engine task → replica
-        self._kinds: dict[int, str] = {}  # engine task → class its bytes count for
-        self._next_prefetch = 0
+        self.position = 0  # (batch, layer) units that are over
+        self.demand = np.zeros_like(self.profile.counts)  # of the present window
+        self.energy_J = 0.0
+        self.macs = 0
+        self.outcomes: list[Outcome] = []
+        self.prefetches: dict[int, LivePrefetch] = {}
+        self.moved = dict.fromkeys(TRAFFIC, 0)
+        self.copies: dict[int, int] = {}  # engine task → replica
+        self.kinds: dict[int, str] = {}  # engine task → class its bytes count for
+        self.next_prefetch = 0
 
     # -- the loop
 
     def run(self) -> list[LayerResult]:
-        """All batches and layers; returns one result each. Conservation is checked at the end."""
+        """All batches and layers from ``position`` on; returns one result each. Conservation is checked at the end."""
         layers = list(self.inputs.layers)
         units = [(batch, layer) for batch in range(len(self.inputs.batches)) for layer in layers]
-        demand = np.zeros_like(self.profile.counts)
-        for position, (batch, layer) in enumerate(units):
-            following = units[position + 1] if position + 1 < len(units) else (-1, -1)
+        while self.position < len(units):
+            batch, layer = units[self.position]
+            following = units[self.position + 1] if self.position + 1 < len(units) else (-1, -1)
             if self._runs((batch, layer), following):
                 result = self._layer(batch, layer, following)
                 routed = result.groups[result.groups["expert"] < self.inputs.rates.experts]
-                np.add.at(demand, (routed["layer"], routed["expert"]), routed["tokens"])
+                np.add.at(self.demand, (routed["layer"], routed["expert"]), routed["tokens"])
                 if self._measured((batch, layer)):
                     self.results.append(result)
             else:
                 self._skip(batch, layer)
-            if self.progress is not None:
-                self.progress(position + 1, len(units))
+            self.position += 1
             if self.window_batches and layer == layers[-1] and (batch + 1) % self.window_batches == 0:
-                self._window((batch + 1) // self.window_batches - 1, demand)
-                demand = np.zeros_like(demand)
+                self._window((batch + 1) // self.window_batches - 1, self.demand)
+                self.demand = np.zeros_like(self.demand)
+            if self.progress is not None:
+                self.progress(self.position, len(units))
+            if self.between_layers is not None:
+                self.between_layers(self)
         self._finish()
         return self.results
 
@@ -195,10 +202,10 @@ class RunLoop:
                 groups,
                 directory,
                 pressure,
-                [live.state for live in self._prefetches.values()],
-                tuple(self._outcomes),
+                [live.state for live in self.prefetches.values()],
+                tuple(self.outcomes),
             )
-            self._outcomes.clear()
+            self.outcomes.clear()
             actions = tuple(self.policy.on_routed(event))
             assigned = self.policy.assign(groups, directory, pressure)
             cost = self._cost("on_routed") + self._cost("assign")
@@ -213,7 +220,7 @@ class RunLoop:
             assigned = np.concatenate([assigned, self._shared_rows(shared, directory)])
         replicas = directory.rows[assigned].copy()
 
-        waits = {replica: task for task, replica in self._copies.items()} if self.replay is not None else None
+        waits = {replica: task for task, replica in self.copies.items()} if self.replay is not None else None
         tasks = lower_layer(
             groups,
             assigned,
@@ -256,12 +263,12 @@ class RunLoop:
         """Joules since the end of the layer before."""
         rates = self.inputs.rates
         shared = groups["expert"] == rates.experts
-        self._macs += int(groups["tokens"][~shared].sum()) * rates.expert_macs
-        self._macs += int(groups["tokens"][shared].sum()) * rates.shared_macs
-        total = energy_joules(self.machine, self._macs)
+        self.macs += int(groups["tokens"][~shared].sum()) * rates.expert_macs
+        self.macs += int(groups["tokens"][shared].sum()) * rates.shared_macs
+        total = energy_joules(self.machine, self.macs)
         if total is None:
             return None
-        spent, self._energy_J = total - self._energy_J, total
+        spent, self.energy_J = total - self.energy_J, total
         return spent
 
     def _gate(self, homes: npt.NDArray[np.int32], start_fs: int) -> None:
@@ -354,11 +361,11 @@ class RunLoop:
         ]
         if not rows:
             reason = f"endpoint {action.chiplet} has no replica of expert {action.expert} in layer {action.layer}"
-            self._outcomes.append(Outcome(action, "refused", reason))
+            self.outcomes.append(Outcome(action, "refused", reason))
             return
         replica = directory.rows[rows[0]]
-        if any(live.replica == int(replica["replica"]) for live in self._prefetches.values()):
-            self._outcomes.append(Outcome(action, "refused", "it is being prefetched already"))
+        if any(live.replica == int(replica["replica"]) for live in self.prefetches.values()):
+            self.outcomes.append(Outcome(action, "refused", "it is being prefetched already"))
             return
         task = self.machine.engine.submit(
             *single_task(
@@ -373,19 +380,19 @@ class RunLoop:
             ),
             effective,
         )
-        state = PrefetchState(self._next_prefetch, batch, action.layer, action.expert, action.chiplet)
-        self._prefetches[state.prefetch] = _LivePrefetch(state, task, int(replica["replica"]))
-        self._kinds[task] = "prefetch"
-        self._next_prefetch += 1
+        state = PrefetchState(self.next_prefetch, batch, action.layer, action.expert, action.chiplet)
+        self.prefetches[state.prefetch] = LivePrefetch(state, task, int(replica["replica"]))
+        self.kinds[task] = "prefetch"
+        self.next_prefetch += 1
 
     def _revoke(self, action: Revoke, effective: int) -> None:
-        live = self._prefetches.pop(action.prefetch, None)
+        live = self.prefetches.pop(action.prefetch, None)
         if live is None:
-            self._outcomes.append(Outcome(action, "refused", f"no prefetch {action.prefetch} is under way"))
+            self.outcomes.append(Outcome(action, "refused", f"no prefetch {action.prefetch} is under way"))
             return
         destination = int(self.machine.nodes[live.state.chiplet])
         self.machine.engine.submit(*single_task(REVOKE, destination=destination, stream=live.task), effective)
-        self._outcomes.append(Outcome(action, "done"))
+        self.outcomes.append(Outcome(action, "done"))
 
     def _window(self, window: int, demand: npt.NDArray[np.int64]) -> None:
         self.residency.close_window()
@@ -395,28 +402,28 @@ class RunLoop:
             demand,
             self.residency.directory(),
             self.machine.pressure(self.residency),
-            tuple(self._outcomes),
+            tuple(self.outcomes),
             self.residency.migrating,
         )
-        self._outcomes.clear()
+        self.outcomes.clear()
         wishes = self.replay.window(window) if self.replay is not None else tuple(self.policy.on_window(state))
         self.record.add_window(window, wishes)
         self._migrate(wishes, self.machine.now_fs + (0 if self.replay is not None else self._cost("on_window")))
 
     def _migrate(self, wishes: Sequence[ResidencyAction], effective: int) -> None:
         orders, outcomes = self.residency.propose(wishes)
-        self._outcomes.extend(outcomes)
+        self.outcomes.extend(outcomes)
         for order in orders:
             if self.only is not None:
                 self._published(order.replica)
                 continue
             task = self.machine.submit_copy(order, effective, decision_key=FIRST_REPLICA + order.replica)
-            self._copies[task] = order.replica
-            self._kinds[task] = "migration"
+            self.copies[task] = order.replica
+            self.kinds[task] = "migration"
 
     def _published(self, replica: int) -> None:
-        self._outcomes.append(self.residency.publish(replica))
-        self._copies = {task: other for task, other in self._copies.items() if other != replica}
+        self.outcomes.append(self.residency.publish(replica))
+        self.copies = {task: other for task, other in self.copies.items() if other != replica}
 
     # -- accounts
 
@@ -425,9 +432,9 @@ class RunLoop:
         for position, task in enumerate(records["task"].tolist()):
             if first <= task < last:
                 continue
-            kind = self._kinds.pop(task, None)
+            kind = self.kinds.pop(task, None)
             if kind is not None:
-                self._moved[kind] += int(records["moved_bytes"][position])
+                self.moved[kind] += int(records["moved_bytes"][position])
 
     def _take_moved(
         self,
@@ -436,14 +443,14 @@ class RunLoop:
         fetched: npt.NDArray[np.int64],
     ) -> dict[str, int]:
         size = tasks.columns["bytes"]
-        self._moved["dispatch"] += int(size[tasks.dispatch_of_group[tasks.dispatch_of_group >= 0]].sum())
-        self._moved["gather"] += int(size[tasks.gather_of_group[tasks.gather_of_group >= 0]].sum())
-        self._moved["weight"] += int(records["moved_bytes"][fetched].sum())
+        self.moved["dispatch"] += int(size[tasks.dispatch_of_group[tasks.dispatch_of_group >= 0]].sum())
+        self.moved["gather"] += int(size[tasks.gather_of_group[tasks.gather_of_group >= 0]].sum())
+        self.moved["weight"] += int(records["moved_bytes"][fetched].sum())
         claimed = set(tasks.columns["key"][: len(tasks.replica_rows)].tolist())
-        for number, live in list(self._prefetches.items()):
+        for number, live in list(self.prefetches.items()):
             if live.replica in claimed:
-                del self._prefetches[number]
-        moved, self._moved = self._moved, dict.fromkeys(self._moved, 0)
+                del self.prefetches[number]
+        moved, self.moved = self.moved, dict.fromkeys(self.moved, 0)
         return moved
 
     def _finish(self) -> None:
@@ -452,7 +459,7 @@ class RunLoop:
         self.machine.check_conservation()
 
     def _settle(self) -> None:
-        for number in list(self._prefetches):
+        for number in list(self.prefetches):
             self._revoke(Revoke(number), self.machine.now_fs)
         while True:
             stop, _, key, _ = self.machine.engine.run(drain=True)

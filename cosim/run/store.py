@@ -10,22 +10,23 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Mapping
+import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from cosim import __version__
-from cosim.policy.base import ActionKind, Prefetch, ResidencyAction, Revoke
-from cosim.run.recording import DecisionRecord, LayerDecision
+from cosim.report.directory import write_atomically
+from cosim.run.checkpoint import load_state, record_from_json, record_to_json, save_state
+from cosim.run.loop import RunLoop
 from cosim.run.unit import FRAME_NAMES, UnitKey, UnitResult
 
 __all__ = ["UnitStore"]
 
 _DONE = "unit.json"
+_STATE = ".state"
+_SECONDS_BETWEEN_STATES = 30.0
 
 
 class UnitStore:
@@ -49,7 +50,7 @@ class UnitStore:
         try:
             facts = json.loads((path / _DONE).read_text(encoding="utf-8"))
             frames = {name: pd.read_parquet(path / f"{name}.parquet") for name in FRAME_NAMES}
-            return UnitResult(key, frames, dict(facts["figures"]), _record_of(facts["record"]))
+            return UnitResult(key, frames, dict(facts["figures"]), record_from_json(facts["record"]))
         except (OSError, ValueError, KeyError):
             return None
 
@@ -64,44 +65,34 @@ class UnitStore:
         try:
             for name, frame in result.frames.items():
                 frame.to_parquet(partial / f"{name}.parquet", index=False)
-            facts = {"figures": result.figures, "record": _record_json(result.record)}
+            facts = {"figures": result.figures, "record": record_to_json(result.record)}
             (partial / _DONE).write_text(json.dumps(facts), encoding="utf-8")
             shutil.rmtree(path, ignore_errors=True)
             partial.rename(path)
+            path.with_suffix(_STATE).unlink(missing_ok=True)
         except BaseException:
             shutil.rmtree(partial, ignore_errors=True)
             raise
 
+    def resume(self, key: UnitKey, loop: RunLoop) -> None:
+        """Takes up the unit's last saved state, if there is one, and lets the loop save its state now and then.
 
-def _record_json(record: DecisionRecord) -> dict[str, Any]:
-    return {
-        "layers": [
-            [batch, layer, [_action_json(a) for a in decision.actions], decision.replicas.tolist(), decision.cost_fs]
-            for (batch, layer), decision in record.layers.items()
-        ],
-        "windows": [[window, [_action_json(a) for a in actions]] for window, actions in record.windows.items()],
-    }
+        How often depends on the clock, what the run gives does not.
+        """
+        path = self._path(key)
+        if path is None:
+            return
+        state = path.with_suffix(_STATE)
+        if state.is_file():
+            load_state(loop, state.read_bytes())
+        saved = time.monotonic()
 
+        def keep(running: RunLoop) -> None:
+            nonlocal saved
+            if time.monotonic() - saved < _SECONDS_BETWEEN_STATES:
+                return
+            state.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(state, save_state(running))
+            saved = time.monotonic()
 
-def _action_json(action: Prefetch | Revoke | ResidencyAction) -> dict[str, Any]:
-    fields = asdict(action)
-    if isinstance(action, ResidencyAction):
-        fields["kind"] = action.kind.value
-    return {"type": type(action).__name__, **fields}
-
-
-def _action_of(data: Mapping[str, Any]) -> Any:
-    fields = {name: value for name, value in data.items() if name != "type"}
-    if data["type"] == "ResidencyAction":
-        return ResidencyAction(**{**fields, "kind": ActionKind(fields["kind"])})
-    return {"Prefetch": Prefetch, "Revoke": Revoke}[data["type"]](**fields)
-
-
-def _record_of(data: Mapping[str, Any]) -> DecisionRecord:
-    record = DecisionRecord()
-    for batch, layer, actions, replicas, cost in data["layers"]:
-        decision = LayerDecision(tuple(_action_of(a) for a in actions), np.array(replicas, dtype=np.int32), cost)
-        record.add(batch, layer, decision)
-    for window, actions in data["windows"]:
-        record.add_window(window, tuple(_action_of(a) for a in actions))
-    return record
+        loop.between_layers = keep

@@ -46,12 +46,14 @@ def run_unit(
     replay: DecisionRecord | None = None,
     progress: Callable[[int, int], None] | None = None,
     only: frozenset[tuple[int, int]] | None = None,
+    prepare: Callable[[RunLoop], None] | None = None,
 ) -> UnitResult:
     """Runs a unit from an empty system to its last layer; conservation is checked at the end.
 
     Args:
         replay: decisions to take instead of the policy's own.
         only: with ``replay``, the (batch, layer) to measure; all if not given.
+        prepare: called with the loop before it starts: where a saved state is taken up.
     """
     spec = setup.spec
     chosen = next(policy for policy in spec.policies if policy.title == key.policy)
@@ -80,6 +82,8 @@ def run_unit(
         progress=progress,
         only=only,
     )
+    if prepare is not None:
+        prepare(loop)
     results = loop.run()
     groups = group_rows(results, key.seed)
     frames = {

@@ -11,6 +11,8 @@ import pytest
 from cosim import Experiment
 from cosim.config.errors import ConfigErrors
 from cosim.report.directory import claims_json, metrics_json
+from cosim.run.checkpoint import load_state, save_state
+from cosim.run.loop import RunLoop
 from cosim.run.unit import UnitKey, UnitResult, run_unit
 from cosim.validate.sampling import stratified_sample
 from cosim.validate.statistics import ratio_estimate
@@ -174,3 +176,59 @@ def test_the_sampled_interval_covers_the_full_total_in_ninety_of_a_hundred() -> 
         assert found.high is not None
         inside += bool(found.low <= exact.sum() <= found.high)
     assert inside >= 90
+
+
+@pytest.mark.parametrize("rung", ["link", "flit"])
+def test_a_run_goes_on_from_any_saved_state_to_the_same_bytes(tmp_path: Path, rung: str) -> None:
+    file = tmp_path / "both.py"
+    file.write_text(
+        POLICY.replace("Pressed(HotReplication)", "Both(HotReplication)")
+        + "\n    def on_routed(self, event):\n"
+        + "        from cosim.policy import Prefetch\n"
+        + "        if event.next_layer < 0:\n            return ()\n"
+        + "        row = event.directory.of(event.next_layer, 7)[0]\n"
+        + "        return (Prefetch(event.next_layer, 7, int(event.directory.rows['chiplet'][row])),)\n"
+    )
+    policy = f'policies=[{{name: "{file}:Both", label: both, params: {{window_batches: 1}}}}]'
+    options = ["seeds=[1]", "workload.batches=3", "workload.layers=0-2", policy, "rungs=[link, flit]", "analytic=[]"]
+    setup = Experiment.load("quickstart", options).setup
+    key = UnitKey("both", rung, 1)
+    states: list[bytes] = []
+
+    def keep(loop: RunLoop) -> None:
+        loop.between_layers = lambda running: states.append(save_state(running))
+
+    whole = run_unit(setup, key, prepare=keep)
+    assert len(states) == 9
+    for state in states[1::3]:
+        resumed = run_unit(setup, key, prepare=lambda loop, state=state: load_state(loop, state))  # type: ignore[misc]
+        assert resumed.figures == whole.figures
+        assert resumed.record.same_as(whole.record)
+        for name, frame in whole.frames.items():
+            pd.testing.assert_frame_equal(resumed.frames[name], frame)
+
+
+def test_a_killed_unit_is_taken_up_where_its_last_state_was_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import cosim.run.store as store
+
+    monkeypatch.setattr(store, "_SECONDS_BETWEEN_STATES", 0.0)
+    experiment = Experiment.load(
+        "quickstart", ["seeds=[1]", "workload.batches=2", "rungs=[link]", "analytic=[]", "policies=[static]"]
+    )
+    seen: list[float] = []
+
+    def stop(done: float, total: float, note: str) -> None:
+        seen.append(done)
+        if len(seen) == 6:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        experiment.validate(units=tmp_path, progress=stop)
+    assert [path.suffix for path in tmp_path.iterdir()] == [".state"]
+    done: list[float] = []
+    resumed = experiment.validate(units=tmp_path, progress=lambda now, total, note: done.append(now))
+    assert len(done) < 16  # not the sixteen layers again
+    assert metrics_json(resumed.metrics) == metrics_json(experiment.validate().metrics)
+    assert [path.suffix for path in tmp_path.iterdir()] == [""]

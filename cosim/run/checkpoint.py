@@ -1,0 +1,200 @@
+"""A run's whole state between two layers, as plain bytes, and the run that goes on from it.
+
+The engine saves itself; beside it stand the keeper of the replicas, prefetches and copies under way, accounts,
+decisions and the results so far. A run that is interrupted and goes on from any of these points ends with the same bytes.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from cosim.policy.base import ActionKind, Outcome, Prefetch, PrefetchState, ResidencyAction, Revoke
+from cosim.policy.directory import DIRECTORY
+from cosim.policy.residency import CopyOrder
+from cosim.run.loop import LayerResult, LivePrefetch
+from cosim.run.recording import DecisionRecord, LayerDecision
+from cosim.workload.groups import GROUPS
+from cosim.workload.stages import STAGES
+
+if TYPE_CHECKING:
+    from cosim.policy.residency import Residency
+    from cosim.run.loop import RunLoop
+
+__all__ = ["load_state", "record_from_json", "record_to_json", "save_state"]
+
+_SCHEMA = 1
+
+
+def save_state(loop: RunLoop) -> bytes:
+    """The state of a loop between two layers."""
+    results = loop.results
+    facts = {
+        "schema": _SCHEMA,
+        "position": loop.position,
+        "energy_J": loop.energy_J,
+        "macs": loop.macs,
+        "outcomes": [_outcome_to_json(outcome) for outcome in loop.outcomes],
+        "prefetches": [[asdict(live.state), live.task, live.replica] for live in loop.prefetches.values()],
+        "next_prefetch": loop.next_prefetch,
+        "moved": loop.moved,
+        "copies": list(loop.copies.items()),
+        "kinds": list(loop.kinds.items()),
+        "residency": _residency_to_json(loop.residency),
+        "policy": loop.policy.save(),
+        "record": record_to_json(loop.record),
+        "results": [
+            {
+                "batch": r.batch,
+                "layer": r.layer,
+                "start_fs": r.start_fs,
+                "end_fs": r.end_fs,
+                "groups": len(r.groups),
+                "bytes_by_class": dict(r.bytes_by_class),
+                "replica_factor": r.replica_factor,
+                "energy_J": r.energy_J,
+            }
+            for r in results
+        ],
+    }
+    published, draining = loop.residency.rows()
+    arrays: dict[str, npt.NDArray[Any]] = {
+        "engine": np.frombuffer(loop.machine.engine.save(), dtype=np.uint8),
+        "facts": np.frombuffer(json.dumps(facts).encode(), dtype=np.uint8),
+        "demand": loop.demand,
+        "published": published,
+        "draining": draining,
+        "groups": _joined([r.groups for r in results], GROUPS),
+        "replicas": _joined([r.replicas for r in results], DIRECTORY),
+        "fetch_bytes": _joined([r.fetch_bytes for r in results], np.dtype(np.int64)),
+        "resident_fraction": _joined([r.resident_fraction for r in results], np.dtype(np.float64)),
+    }
+    for stage in (*STAGES, "end"):
+        arrays[f"stage_{stage}"] = _joined([r.stages[stage] for r in results], np.dtype(np.int64))
+    target = io.BytesIO()
+    np.savez(target, **arrays)  # type: ignore[arg-type]
+    return target.getvalue()
+
+
+def load_state(loop: RunLoop, data: bytes) -> None:
+    """Puts a freshly built loop of the same experiment into a saved state.
+
+    Raises:
+        ValueError: the bytes are no such state, or of another system.
+    """
+    with np.load(io.BytesIO(data), allow_pickle=False) as archive:
+        arrays = {name: archive[name] for name in archive.files}
+    facts = json.loads(arrays["facts"].tobytes())
+    if facts["schema"] != _SCHEMA:
+        raise ValueError(f"saved state of schema {facts['schema']}, expected {_SCHEMA}")
+    try:
+        loop.machine.engine.load(arrays["engine"].tobytes())
+    except RuntimeError as problem:
+        raise ValueError(str(problem)) from problem
+    loop.position = facts["position"]
+    loop.energy_J = facts["energy_J"]
+    loop.macs = facts["macs"]
+    loop.outcomes = [_outcome_from_json(item) for item in facts["outcomes"]]
+    states = [(PrefetchState(**state), task, replica) for state, task, replica in facts["prefetches"]]
+    loop.prefetches = {state.prefetch: LivePrefetch(state, task, replica) for state, task, replica in states}
+    loop.next_prefetch = facts["next_prefetch"]
+    loop.moved = facts["moved"]
+    loop.copies = {int(task): int(replica) for task, replica in facts["copies"]}
+    loop.kinds = {int(task): str(kind) for task, kind in facts["kinds"]}
+    loop.demand = arrays["demand"]
+    loop.policy.load(facts["policy"])
+    loop.record = record_from_json(facts["record"])
+    _residency_from_json(loop.residency, facts["residency"], arrays["published"], arrays["draining"])
+    loop.results = []
+    first = 0
+    for item in facts["results"]:
+        part = slice(first, first + item.pop("groups"))
+        first = part.stop
+        loop.results.append(
+            LayerResult(
+                groups=arrays["groups"][part],
+                replicas=arrays["replicas"][part],
+                stages={stage: arrays[f"stage_{stage}"][part] for stage in (*STAGES, "end")},
+                fetch_bytes=arrays["fetch_bytes"][part],
+                resident_fraction=arrays["resident_fraction"][part],
+                **item,
+            )
+        )
+
+
+def _joined(parts: list[npt.NDArray[Any]], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    return np.concatenate(parts) if parts else np.empty(0, dtype=dtype)
+
+
+# -- the keeper of the replicas
+
+
+def _residency_to_json(residency: Residency) -> dict[str, Any]:
+    pending = [{**asdict(order), "action": _action_to_json(order.action)} for order in residency.pending.values()]
+    regions = [[list(key), *allocator.state()] for key, allocator in residency.allocators.items()]
+    return {"next": residency.next_identity, "pending": pending, "regions": regions}
+
+
+def _residency_from_json(
+    residency: Residency,
+    data: Mapping[str, Any],
+    published: npt.NDArray[np.void],
+    draining: npt.NDArray[np.void],
+) -> None:
+    orders = [CopyOrder(**{**order, "action": _action_from_json(order["action"])}) for order in data["pending"]]
+    residency.restore(data["next"], published, draining, orders)
+    for key, free, used in data["regions"]:
+        residency.allocators[key[0], key[1]].restore([(start, length) for start, length in free], used)
+
+
+# -- decisions
+
+
+def record_to_json(record: DecisionRecord) -> dict[str, Any]:
+    """A decision record as plain JSON."""
+    return {
+        "layers": [
+            [batch, layer, [_action_to_json(a) for a in decision.actions], decision.replicas.tolist(), decision.cost_fs]
+            for (batch, layer), decision in record.layers.items()
+        ],
+        "windows": [[window, [_action_to_json(a) for a in actions]] for window, actions in record.windows.items()],
+    }
+
+
+def record_from_json(data: Mapping[str, Any]) -> DecisionRecord:
+    """What :func:`record_to_json` wrote."""
+    record = DecisionRecord()
+    for batch, layer, actions, replicas, cost in data["layers"]:
+        decision = LayerDecision(tuple(_action_from_json(a) for a in actions), np.array(replicas, dtype=np.int32), cost)
+        record.add(batch, layer, decision)
+    for window, actions in data["windows"]:
+        record.add_window(window, tuple(_action_from_json(a) for a in actions))
+    return record
+
+
+def _action_to_json(action: Prefetch | Revoke | ResidencyAction) -> dict[str, Any]:
+    fields = asdict(action)
+    if isinstance(action, ResidencyAction):
+        fields["kind"] = action.kind.value
+    return {"type": type(action).__name__, **fields}
+
+
+def _action_from_json(data: Mapping[str, Any]) -> Any:
+    fields = {name: value for name, value in data.items() if name != "type"}
+    if data["type"] == "ResidencyAction":
+        return ResidencyAction(**{**fields, "kind": ActionKind(fields["kind"])})
+    return {"Prefetch": Prefetch, "Revoke": Revoke}[data["type"]](**fields)
+
+
+def _outcome_to_json(outcome: Outcome) -> list[Any]:
+    return [_action_to_json(outcome.action), outcome.status, outcome.reason]
+
+
+def _outcome_from_json(data: list[Any]) -> Outcome:
+    return Outcome(_action_from_json(data[0]), data[1], data[2])
