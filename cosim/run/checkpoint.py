@@ -1,7 +1,8 @@
 """A run's whole state between two layers, as plain bytes, and the run that goes on from it.
 
 The engine saves itself; beside it stand the keeper of the replicas, prefetches and copies under way, accounts,
-decisions and the results so far. A run that is interrupted and goes on from any of these points ends with the same bytes.
+decisions and the results so far. A run that is interrupted and goes on from any of these points ends with the same
+bytes.
 """
 
 from __future__ import annotations
