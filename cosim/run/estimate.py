@@ -19,23 +19,28 @@ _FLIT_HOPS_PER_S = 4e6
 _BURSTS_PER_S = 1e6
 _LINK_HOPS_PER_S = 1.5e6
 _LAYERS_PER_S = 300.0
+# Resident bytes of a process that has run nothing yet, and of one token group in results and frames.
+_PROCESS_BYTES = 200e6
+_GROUP_BYTES = 600
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """Of a whole experiment: ``flit_hops`` and ``bursts`` that will be stepped, seconds of one process, peak bytes."""
+    """Of a whole experiment: ``flit_hops`` and ``bursts`` that will be stepped, seconds of one process, bytes of one."""
 
     flit_hops: int
     bursts: int
     dram_bytes: int
     seconds: float
+    process_bytes: int
 
     def text(self, jobs: int) -> str:
         """One line for the terminal."""
         wall = self.seconds / jobs
         return (
             f"estimated: {self.flit_hops / 1e6:.1f} M flit-hops, {self.bursts / 1e6:.1f} M DRAM bursts "
-            f"({self.dram_bytes / 1e6:.0f} MB), about {wall:.0f} s with {jobs} process{'es' if jobs > 1 else ''}"
+            f"({self.dram_bytes / 1e6:.0f} MB), about {wall:.0f} s and {jobs * self.process_bytes / 1e9:.1f} GB of memory "
+            f"with {jobs} process{'es' if jobs > 1 else ''}"
         )
 
 
@@ -74,4 +79,7 @@ def estimate(setup: Setup, keys: list[UnitKey]) -> Estimate:
         if memory == "command":
             all_bursts += int(share * bursts)
             seconds += share * bursts / _BURSTS_PER_S
-    return Estimate(flit_hops, all_bursts, dram, seconds)
+    groups = min(pairs // 2, touched * len(computes)) * len(keys)
+    arrays = [setup.trace.ids, setup.trace.weights, setup.trace.scores]
+    held = sum(array.nbytes for array in arrays if array is not None)
+    return Estimate(flit_hops, all_bursts, dram, seconds, int(_PROCESS_BYTES + held + groups * _GROUP_BYTES))
