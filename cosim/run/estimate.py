@@ -26,7 +26,7 @@ _GROUP_BYTES = 600
 
 @dataclass(frozen=True)
 class Estimate:
-    """Of a whole experiment: ``flit_hops`` and ``bursts`` that will be stepped, seconds of one process, bytes of one."""
+    """Of a whole experiment: ``flit_hops`` and ``bursts`` to step, seconds and resident bytes of one process."""
 
     flit_hops: int
     bursts: int
@@ -36,10 +36,10 @@ class Estimate:
 
     def text(self, jobs: int) -> str:
         """One line for the terminal."""
-        wall = self.seconds / jobs
+        wall, memory = self.seconds / jobs, jobs * self.process_bytes / 1e9
         return (
             f"estimated: {self.flit_hops / 1e6:.1f} M flit-hops, {self.bursts / 1e6:.1f} M DRAM bursts "
-            f"({self.dram_bytes / 1e6:.0f} MB), about {wall:.0f} s and {jobs * self.process_bytes / 1e9:.1f} GB of memory "
+            f"({self.dram_bytes / 1e6:.0f} MB), about {wall:.0f} s and {memory:.1f} GB of memory "
             f"with {jobs} process{'es' if jobs > 1 else ''}"
         )
 
@@ -68,7 +68,6 @@ def estimate(setup: Setup, keys: list[UnitKey]) -> Estimate:
     for key in keys:
         network, memory = RUNG_KNOBS[key.rung]
         share = 1.0 if key.rung == "link" or setup.spec.sampling == "none" else setup.spec.sampling.fraction
-        dram += int(share * weight_bytes)
         seconds += len(batches) * len(setup.layers) / _LAYERS_PER_S
         if network == "flit":
             flit_hops += int(share * hops)
@@ -77,6 +76,7 @@ def estimate(setup: Setup, keys: list[UnitKey]) -> Estimate:
             messages = weight_bytes / (payload if memory == "command" else 16384 / 20)
             seconds += share * messages * near / _LINK_HOPS_PER_S
         if memory == "command":
+            dram += int(share * weight_bytes)
             all_bursts += int(share * bursts)
             seconds += share * bursts / _BURSTS_PER_S
     groups = min(pairs // 2, touched * len(computes)) * len(keys)
