@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import cosim
+import cosim.experiment
 
 # dotted name below cosim: the parameters a call may name
 CALLS = {
