@@ -1,0 +1,157 @@
+"""Instructions per memory request, counted by callgrind between two run lengths of one pseudo-channel.
+
+    python benchmarks/mem_instructions.py [--preset HBM3_6400] [--short 20000] [--long 60000] [CASE ...]
+
+Cases: stream, random, mixed (30 % writes), sparse (one request every 64 command slots). Requests go in as fast as they
+are accepted. Start-up, reading the table and everything else that does not grow with the run cancels out. Needs
+valgrind; the answer of every run is checked (every request served, the rate the standard allows).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cosim import _core, mem
+from cosim.mem.memory import channel_config
+from cosim.mem.standards import COMMANDS
+
+CASES = ("stream", "random", "mixed", "sparse")
+# as fast as accepted, one pseudo-channel (HBM3, HBM2) or sub-channel
+GATES = {"stream": 700, "random": 2200, "mixed": 2200, "sparse": 1600}
+
+_CHILD = """
+import importlib.util, json, sys
+import numpy as np
+spec = importlib.util.spec_from_file_location("_core", sys.argv[1])
+core = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(core)
+given = json.load(open(sys.argv[2]))
+config = core.MemChannelConfig()
+for name, value in given["fields"].items():
+    setattr(config, name, value)
+for scope, *rule in given["rules"]:
+    config.add_rule(getattr(core.MemScope, scope), *rule)
+table = dict(np.load(sys.argv[3]))
+replay = core.MemReplay(config, 1, table, None)
+replay.run(1 << 62)
+assert replay.finished_bursts == len(table["op"]), "requests were lost"
+assert replay.verify_conservation(0) == ""
+print(replay.total_ticks)
+"""
+
+_FIELDS = (
+    "pseudo_channels",
+    "stack_ids",
+    "bank_groups",
+    "banks_per_group",
+    "rows",
+    "columns",
+    "access_bytes",
+    "slots_per_cycle",
+    "shared_command_bus",
+    "rising_edge_only",
+    "read_latency",
+    "write_latency",
+    "precharge_ticks",
+    "read_queue",
+    "write_queue",
+    "write_high",
+    "write_low",
+    "age_cap",
+)
+
+
+def requests(case: str, count: int, memory: mem.Memory) -> dict[str, np.ndarray[Any, np.dtype[Any]]]:
+    """The request table of one case on pseudo-channel 0."""
+    o = memory.standard.organisation
+    i = np.arange(count, dtype=np.int64)
+    rng = np.random.default_rng(1)
+    if case in ("stream",):
+        group, left = i % o.bank_groups, i // o.bank_groups
+        column, left = left % o.columns, left // o.columns
+        bank, row = left % o.banks_per_group, left // o.banks_per_group
+    else:
+        group, bank = rng.integers(0, o.bank_groups, count), rng.integers(0, o.banks_per_group, count)
+        row, column = rng.integers(0, o.rows, count), rng.integers(0, o.columns, count)
+    zero = np.zeros(count, np.int64)
+    return {
+        "arrive_tick": i * 64 if case == "sparse" else zero,
+        "op": (rng.random(count) < 0.3).astype(np.uint8) if case == "mixed" else np.zeros(count, np.uint8),
+        "channel": zero,
+        "pseudo_channel": zero,
+        "stack_id": zero,
+        "bank_group": group,
+        "bank": bank,
+        "row": row % o.rows,
+        "column": column,
+    }
+
+
+def instructions(case: str, count: int, memory: mem.Memory, folder: Path) -> tuple[int, int, float]:
+    """Instructions and ticks of one run, and its wall time without callgrind."""
+    config = channel_config(memory.options)
+    given = {
+        "fields": {name: getattr(config, name) for name in _FIELDS},
+        "rules": [
+            (c.scope, COMMANDS.index(c.start), COMMANDS.index(c.to), c.ticks, c.window)
+            for c in memory.standard.constraints
+        ],
+    }
+    (folder / "config.json").write_text(json.dumps(given))
+    np.savez(folder / "table.npz", **requests(case, count, memory))  # type: ignore[arg-type]
+    child = [sys.executable, "-c", _CHILD, str(_core.__file__), folder / "config.json", folder / "table.npz"]
+    env = {**os.environ, "PYTHONHASHSEED": "0", "OPENBLAS_NUM_THREADS": "1"}
+    start = time.perf_counter()
+    plain = subprocess.run(child, check=True, capture_output=True, text=True, env=env)
+    wall = time.perf_counter() - start
+    out = folder / "callgrind.out"
+    counted = subprocess.run(
+        ["valgrind", "--tool=callgrind", f"--callgrind-out-file={out}", *map(str, child)],
+        check=True,
+        capture_output=True,
+        text=True,
+        env=env,
+    )
+    found = re.search(r"Collected : (\d+)", counted.stderr)
+    if found is None:
+        raise RuntimeError(f"callgrind printed no count:\n{counted.stderr}")
+    return int(found[1]), int(plain.stdout), wall
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("cases", nargs="*", default=CASES, metavar="CASE", help=", ".join(CASES))
+    parser.add_argument("--preset", default="HBM3_6400")
+    parser.add_argument("--short", type=int, default=20_000)
+    parser.add_argument("--long", type=int, default=60_000)
+    given = parser.parse_args()
+    unknown = [c for c in given.cases if c not in CASES]
+    if unknown or not 0 < given.short < given.long:
+        parser.error(f"cases are {', '.join(CASES)}; --short must be below --long")
+    memory = mem.Memory({"preset": given.preset})
+    missed = 0
+    print(f"{given.preset}: {'case':<8} instructions/request  gate  slots/request")
+    with tempfile.TemporaryDirectory() as folder:
+        for case in given.cases:
+            short, short_ticks, _ = instructions(case, given.short, memory, Path(folder))
+            long, long_ticks, _ = instructions(case, given.long, memory, Path(folder))
+            per = (long - short) / (given.long - given.short)
+            ticks = (long_ticks - short_ticks) / (given.long - given.short)
+            missed += per > GATES[case]
+            print(f"{given.preset}: {case:<8} {per:>20.0f} {GATES[case]:>5} {ticks:>14.3f}", flush=True)
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
