@@ -17,6 +17,7 @@ from cosim.analytic.groups import LayerGroups, layer_groups, unit_maximum
 from cosim.analytic.interface import LayerTimes
 from cosim.analytic.parameters import Parameter, Parameters
 from cosim.analytic.system import AnalyticSystem, FloatArray, IntArray, ModelNumbers
+from cosim.config.errors import ConfigErrors
 
 PAPER = "CoMoE-Chip: a chiplet architecture for expert reuse in MoE inference (seed 003), section 3.5"
 
@@ -193,10 +194,12 @@ class CoMoEReconstructed:
         used = int((tokens.sum(axis=0) > 0).sum())
         foreign = bool((tokens.sum(axis=1) != picks).any()) or used > p.number("chiplets")
         if foreign and p.choice("elsewhere") == "refuse":
-            raise ValueError(
-                f"analytic model 'comoe_reconstructed' is fitted to {picks:g} token-expert pairs per layer batch on "
-                f"{p.number('chiplets'):g} expert chiplets; got {tokens.sum(axis=1).max():g} pairs on {used}. "
-                "Use 'comoe', or set elsewhere: extrapolate"
+            raise ConfigErrors.single(
+                f"the fit's {picks:g} token-expert pairs per layer and batch "
+                f"on {p.number('chiplets'):g} expert chiplets",
+                f"{tokens.sum(axis=1).max():g} pairs on {used}",
+                path="analytic.comoe_reconstructed",
+                suggestion="use 'comoe', or set elsewhere: extrapolate",
             )
         balance = tokens.sum(axis=1) / p.number("chiplets") / tokens.max(axis=1)
         fetched = np.bincount(groups.replica_unit, weights=groups.replica_fetch_bytes, minlength=units).astype(

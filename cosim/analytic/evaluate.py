@@ -9,6 +9,7 @@ import pandas as pd
 
 from cosim.analytic.interface import STAGES, AnalyticModel, LayerTimes
 from cosim.analytic.system import AnalyticSystem, FloatArray, IntArray, ModelNumbers
+from cosim.config.errors import ConfigErrors
 
 #: Rung of the first analytical model of an experiment; those after it are ``analytic:<name>``.
 RUNG = "analytic"
@@ -40,12 +41,15 @@ def layers_frame(
     energy equation. Rows are sorted by seed, batch, layer.
 
     Raises:
-        ValueError: decisions that are malformed, or to which the model does not apply; names the layer.
+        ConfigErrors: the model does not apply to these decisions, or a user's function fails.
+        ValueError: decisions that are malformed; names the layer.
     """
     frames: list[pd.DataFrame] = []
     for layer, rows in decisions.groupby("layer", sort=True):
         try:
             times = analytic.layer_times(rows, system, model)
+        except ConfigErrors:
+            raise
         except ValueError as problem:
             raise ValueError(f"{analytic.name}, policy {policy}, layer {layer}: {problem}") from problem
         frames.append(_frame(times).assign(layer=np.int64(int(str(layer)))))

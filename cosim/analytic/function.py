@@ -16,7 +16,7 @@ from cosim.analytic.groups import layer_groups
 from cosim.analytic.interface import STAGES, LayerTimes
 from cosim.analytic.parameters import Parameters
 from cosim.analytic.system import AnalyticSystem, ModelNumbers
-from cosim.config.errors import ConfigErrors, did_you_mean
+from cosim.config.errors import ConfigError, ConfigErrors, did_you_mean
 
 #: ``function(decisions, system, model, **params)`` with the decisions of one layer; returns seconds by
 #: stage name, and 'total', one value per (seed, batch) in sorted order.
@@ -37,37 +37,42 @@ class FunctionModel:
     parameters: Parameters = _NO_PARAMETERS
 
     def layer_times(self, decisions: pd.DataFrame, system: AnalyticSystem, model: ModelNumbers) -> LayerTimes:
-        """Call the function; raises ValueError naming it where the answer is not what was agreed."""
+        """Call the function; raises ConfigErrors naming it where it fails or its answer is not what was agreed."""
         groups = layer_groups(decisions, system)
-        answer = self.function(decisions, system, model, **dict(self.params))
+        try:
+            answer = self.function(decisions, system, model, **dict(self.params))
+        except Exception as problem:
+            raise self._errors([("a function that runs", f"{type(problem).__name__}: {problem}", None)]) from problem
         if not isinstance(answer, Mapping):
-            raise ValueError(f"{self.paper}: expected a mapping of stage to seconds, got {type(answer).__name__}")
+            raise self._errors([("a mapping of stage to seconds", type(answer).__name__, None)])
         known = (*STAGES, "total")
-        problems, arrays = [], {}
+        shape = (groups.unit_count,)
+        problems: list[tuple[str, str, str | None]] = []
+        arrays = {}
         for name, values in answer.items():
             if name not in known:
-                hint = did_you_mean(str(name), known)
-                problems.append(f"unknown stage {name!r}; " + (hint or f"expected {', '.join(known)}"))
+                problems.append((f"a stage ({', '.join(known)})", repr(name), did_you_mean(str(name), known)))
                 continue
             try:
                 array = np.asarray(values, dtype=np.float64)
             except (TypeError, ValueError):
-                problems.append(f"{name}: expected numbers in seconds, got {values!r}")
+                problems.append((f"numbers in seconds for {name}", repr(values), None))
                 continue
-            if array.shape != (groups.unit_count,):
-                problems.append(
-                    f"{name}: expected one value per (seed, batch), shape ({groups.unit_count},), got {array.shape}"
-                )
+            if array.shape != shape:
+                problems.append((f"one {name} per (seed, batch), shape {shape}", str(array.shape), None))
             elif not bool(np.isfinite(array).all()) or bool((array < 0).any()):
-                problems.append(f"{name}: seconds must be finite and not negative")
+                problems.append((f"finite seconds of at least 0 for {name}", f"{float(array.min())!r}", None))
             else:
                 arrays[name] = array
         if "total" not in answer:
-            problems.append("'total' is missing")
+            problems.append(("the stage 'total'", "none", None))
         if problems:
-            raise ValueError("\n".join(f"{self.paper}: {problem}" for problem in problems))
+            raise self._errors(problems)
         total = arrays.pop("total")
         return LayerTimes(groups.units, arrays, total)
+
+    def _errors(self, problems: list[tuple[str, str, str | None]]) -> ConfigErrors:
+        return ConfigErrors([ConfigError(self.paper, None, None, "", *problem) for problem in problems])
 
 
 def load_function(spec: str, folder: Path, params: Mapping[str, object]) -> FunctionModel:

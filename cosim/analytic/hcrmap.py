@@ -16,6 +16,7 @@ from cosim.analytic.groups import LayerGroups, layer_groups, link_load, path_max
 from cosim.analytic.interface import LayerTimes
 from cosim.analytic.parameters import Parameter, Parameters
 from cosim.analytic.system import AnalyticSystem, FloatArray, IntArray, ModelNumbers
+from cosim.config.errors import ConfigErrors
 
 PAPER = "HCRMap: Pressure-Aware Hot-Expert Residency Mapping for 3.5D MoE Chiplet Inference (seed 000), Eq. 5-18"
 
@@ -318,9 +319,10 @@ class HCRMap:
         tiers = np.array([name.lower() for name in system.memory_tier])[weight.node]
         foreign = sorted(set(tiers.tolist()) - set(known))
         if foreign:
-            raise ValueError(
-                f"analytic model 'hcrmap': no access energy for memory tier {', '.join(map(repr, foreign))}; "
-                f"the paper names {', '.join(known)}"
+            raise ConfigErrors.single(
+                f"memory tiers that the paper has an access energy for ({', '.join(known)})",
+                ", ".join(map(repr, foreign)),
+                path="analytic.hcrmap",
             )
         for tier, symbol in known.items():
             here = tiers == tier
@@ -346,14 +348,16 @@ def _split_cores(ops: FloatArray, site: IntArray, cores: int) -> IntArray:
     """Eq. 4: whole cores per replica, at least one each, so that the slowest replica of a site is fastest.
 
     Each further core goes to the replica that is slowest so far, which is optimal for a maximum.
-    Raises ValueError where a site has more active replicas than cores.
+    Raises ConfigErrors where a site has more active replicas than cores.
     """
     start = np.flatnonzero(np.diff(site, prepend=-1))
     active = np.diff(np.append(start, len(site)))
     if bool((active > cores).any()):
-        raise ValueError(
-            f"analytic model 'hcrmap': {int(active.max())} active replicas on one chiplet with {cores} cores; "
-            "Eq. 4 needs a core for each (cores: serial has no such limit)"
+        raise ConfigErrors.single(
+            "a core for each active replica of a chiplet (Eq. 4)",
+            f"{int(active.max())} active replicas on one chiplet with {cores} cores",
+            path="analytic.hcrmap.params.cores",
+            suggestion="'serial' has no such limit",
         )
     share = np.ones(len(ops), dtype=np.int64)
     order = np.cumsum(np.diff(site, prepend=-1) != 0) - 1

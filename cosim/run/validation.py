@@ -36,7 +36,7 @@ from cosim.run.setup import Setup, part_text
 from cosim.run.unit import UnitKey, UnitResult
 from cosim.system import LoadedExperiment
 from cosim.validate.claims import ClaimFile, load_claims
-from cosim.validate.compare import BALANCE_DEFINITION, layer_balance, metrics_frame
+from cosim.validate.compare import BALANCE_DEFINITION, check_figures, layer_balance, metrics_frame
 from cosim.validate.samples import Samples
 from cosim.validate.verdicts import RunScope, judge
 
@@ -68,6 +68,8 @@ class Validation:
         if "analytic" in spec.rungs:
             try:
                 entries = load_all([item.model_dump(mode="json") for item in spec.analytic])
+                tables = [entry for entry in entries.values() if isinstance(entry, FigureTable)]
+                check_figures(tables, [policy.title for policy in spec.policies])
             except ConfigErrors as found:
                 errors.append(found)
         claims = None

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
 from cosim.analytic.quantities import quantity
-from cosim.config.errors import ConfigErrors, did_you_mean, one_of
+from cosim.analytic.table import FigureTable
+from cosim.config.errors import ConfigError, ConfigErrors, did_you_mean, one_of
 from cosim.validate.expression import Term
 from cosim.validate.samples import NotMeasuredError, Samples
 from cosim.validate.statistics import FloatArray, interval, rank_agreement, resample_weights, weighted_sums
@@ -63,7 +64,7 @@ def metrics_frame(samples: Samples, policies: Sequence[str], rungs: Sequence[str
 
     Raises ConfigErrors where a table of figures names a policy that did not run.
     """
-    _check_figures(samples, policies)
+    check_figures(samples.figures.values(), policies)
     rows: list[_Row] = []
     for policy in policies:
         for rung in rungs:
@@ -106,18 +107,21 @@ def layer_balance(decisions: pd.DataFrame, chiplets: Sequence[int], macs_per_tok
     return frame
 
 
-def _check_figures(samples: Samples, policies: Sequence[str]) -> None:
-    for table in samples.figures.values():
+def check_figures(tables: Iterable[FigureTable], policies: Sequence[str]) -> None:
+    """Refuse tables of figures that name a policy which is none of ``policies``.
+
+    Raises ConfigErrors with every such policy, its line and the nearest right spelling.
+    """
+    errors: list[ConfigError] = []
+    for table in tables:
         for policy in table.policies():
             if policy not in policies:
-                raise ConfigErrors.single(
-                    "a policy of the experiment, " + one_of(list(policies)),
-                    repr(policy),
-                    file=f"{table.name}.csv",
-                    line=next(figure.line for figure in table.figures if figure.policy == policy),
-                    path="policy",
-                    suggestion=did_you_mean(policy, policies),
-                )
+                line = next(figure.line for figure in table.figures if figure.policy == policy)
+                expected = "a policy of the experiment, " + one_of(list(policies))
+                hint = did_you_mean(policy, policies)
+                errors.append(ConfigError(f"{table.name}.csv", line, None, "policy", expected, repr(policy), hint))
+    if errors:
+        raise ConfigErrors(errors)
 
 
 def _summaries(samples: Samples, policy: str, rung: str) -> list[_Row]:

@@ -54,13 +54,8 @@ def write_claims(text: str, path: Path) -> None:
 def _head(
     kind: str, name: str, statement: str, table: FigureTable, lines: str, experiment: str | None, scope: str
 ) -> dict[str, Any]:
-    head = {
-        "id": name,
-        "kind": kind,
-        "scope": scope,
-        "statement": statement,
-        "source": f"{table.name}.csv, line {lines}",
-    }
+    source = f"{table.name}.csv, line{'s' if ' ' in lines else ''} {lines}"
+    head = {"id": name, "kind": kind, "scope": scope, "statement": statement, "source": source}
     return head if experiment is None else {**head, "experiment": experiment}
 
 

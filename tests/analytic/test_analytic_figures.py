@@ -141,11 +141,14 @@ def test_rungs_of_models() -> None:
 def test_function_answers_are_checked(tmp_path: Path) -> None:
     write(tmp_path, "my_model.py", FUNCTION)
     model = load_analytic("my_model.py:short", tmp_path)
-    with pytest.raises(ValueError, match="did you mean 'total'") as caught:
+    with pytest.raises(ConfigErrors, match="did you mean 'total'") as caught:
         layers_frame(model, SMALL, line_system(), TinyModel(), policy="static")  # type: ignore[arg-type]
-    assert "layer 0" in str(caught.value)
-    assert "'total' is missing" in str(caught.value)
-    assert r"shape (1,), got (3,)" in str(caught.value)
+    assert "my_model.py:short" in str(caught.value)
+    assert "expected the stage 'total', got none" in str(caught.value)
+    assert "shape (1,), got (3,)" in str(caught.value)
+    write(tmp_path, "fails.py", "def f(decisions, system, model):\n    return decisions['token']\n")
+    with pytest.raises(ConfigErrors, match="KeyError: 'token'"):
+        layers_frame(load_analytic("fails.py:f", tmp_path), SMALL, line_system(), TinyModel(), policy="static")  # type: ignore[arg-type]
 
 
 def test_function_files_are_checked(tmp_path: Path) -> None:

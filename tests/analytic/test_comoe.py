@@ -81,7 +81,9 @@ def test_reconstruction_constants_are_the_least_squares_fit() -> None:
 
 
 def test_reconstruction_refuses_other_configurations() -> None:
-    with pytest.raises(ValueError, match="fitted to 128 token-expert pairs"):
+    with pytest.raises(
+        ValueError, match="128 token-expert pairs per layer and batch on 8 expert chiplets, got 4 pairs on 2"
+    ):
         CoMoEReconstructed().layer_times(SMALL, SYSTEM, MODEL)
 
 
