@@ -70,6 +70,10 @@ class Archive:
                 problems.add(
                     f"the archive asks for {asked} bytes unpacked, the limit for a file of this size is {budget}"
                 )
+            if any(info.filename.endswith("/data.pkl") for info in infos):
+                problems.add(
+                    "a PyTorch file (torch.save): it holds a pickle, which is never opened; save arrays as npz"
+                )
             problems.raise_if_any()
             for info in infos:
                 self._add(info, problems)

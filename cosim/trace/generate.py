@@ -113,7 +113,8 @@ def fitted(
         source: what the counts come from; kept in the provenance `fitted(<source>)`.
         top_k, requests, positions, seed, prompt_tokens: as in `zipf_markov`.
         transition_counts: `[layer - 1, expert, expert]`, how often expert i of a layer and expert j of the next serve
-            one token; without them layers are independent.
+            one token; the chances of a token's experts are averaged, so that predictability comes out weaker than
+            recorded. Without them layers are independent.
 
     Raises:
         TraceError: on counts that are negative, empty in a layer, of the wrong shape, or of a load no Top-k can have

@@ -242,6 +242,13 @@ def test_files_of_other_kinds(tmp_path: Path) -> None:
         assert expected in problems(tmp_path / name)
 
 
+def test_torch_files_are_named(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "t.pt", "w") as archive:
+        archive.writestr("archive/data.pkl", b"\x80\x02.")
+        archive.writestr("archive/data/0", bytes(16))
+    assert problems(tmp_path / "t.pt").count("a PyTorch file (torch.save)") == 1
+
+
 def test_caller_and_file_contradict(tmp_path: Path, small: RoutingTrace) -> None:
     path = tmp_path / "t.npz"
     trace.save(small, path)
