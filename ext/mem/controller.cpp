@@ -4,6 +4,10 @@
 #include <bit>
 #include <stdexcept>
 
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
 namespace cosim::mem {
 namespace {
 
@@ -12,9 +16,21 @@ constexpr std::int32_t kRebaseAt = 1 << 30;
 int lowest(std::uint64_t m) { return std::countr_zero(m); }
 constexpr std::uint64_t bit(int b) { return std::uint64_t{1} << b; }
 
-// Banks of `mask` whose earliest tick has come.
-std::uint64_t ready_banks(const std::int32_t* earliest, std::uint64_t mask, std::int32_t t) {
+// Banks of `mask` whose earliest tick has come; `banks` of them exist, `earliest` is aligned and kMaxBanks long.
+std::uint64_t ready_banks(const std::int32_t* earliest, std::uint64_t mask, int banks, std::int32_t t) {
   std::uint64_t ready = 0;
+#if defined(__SSE2__)
+  if (std::popcount(mask) > 4) {
+    const __m128i now = _mm_set1_epi32(t);
+    for (int b = 0; b < banks; b += 4) {
+      const __m128i at = _mm_load_si128(reinterpret_cast<const __m128i*>(earliest + b));
+      const int later = _mm_movemask_ps(_mm_castsi128_ps(_mm_cmpgt_epi32(at, now)));
+      ready |= static_cast<std::uint64_t>(~later & 15) << b;
+    }
+    return ready & mask;
+  }
+#endif
+  (void)banks;
   for (std::uint64_t m = mask; m != 0; m &= m - 1) {
     const int b = lowest(m);
     ready |= static_cast<std::uint64_t>(earliest[b] <= t) << b;
@@ -28,33 +44,60 @@ std::int32_t earliest_of(const std::int32_t* earliest, std::uint64_t mask) {
   return least;
 }
 
+// at[i] = max(at[i], value) for `count` banks from an aligned start if count is a multiple of four.
+void raise_all(std::int32_t* at, int count, std::int32_t value) {
+#if defined(__SSE2__)
+  if (count % 4 == 0) {
+    const __m128i v = _mm_set1_epi32(value);
+    for (int i = 0; i < count; i += 4) {
+      auto* p = reinterpret_cast<__m128i*>(at + i);
+      const __m128i old = _mm_load_si128(p);
+      const __m128i keep = _mm_cmpgt_epi32(old, v);
+      _mm_store_si128(p, _mm_or_si128(_mm_and_si128(keep, old), _mm_andnot_si128(keep, v)));
+    }
+    return;
+  }
+#endif
+  for (int i = 0; i < count; ++i) at[i] = std::max(at[i], value);
+}
+
 }  // namespace
 
 Controller::Controller(const ChannelConfig& config) : config_(config), fault_(sim::fault_from_environment()) {
   const std::string problems = config.problems();
   if (!problems.empty()) throw std::invalid_argument(problems);
+  // RDA and WRA wait like RD and WR, and several rules of one pair and scope act as the longest
+  const auto waits_like = [](Command c) {
+    return c == Command::RDA ? Command::RD : c == Command::WRA ? Command::WR : c;
+  };
+  const auto banks_of = [](Command c) -> PerBank<std::int32_t> PseudoChannel::* {
+    switch (c) {
+      case Command::ACT:
+        return &PseudoChannel::act;
+      case Command::PREpb:
+        return &PseudoChannel::pre;
+      case Command::RD:
+        return &PseudoChannel::rd;
+      case Command::WR:
+        return &PseudoChannel::wr;
+      default:
+        return &PseudoChannel::ref;
+    }
+  };
   for (const Rule& r : config.rules) {
     if (r.window != 1) {
       act_window_ = r.window;
       act_window_ticks_ = r.value;
-    } else if (r.value > 0) {
-      effects_[static_cast<std::size_t>(index(r.from))].by_scope[static_cast<std::size_t>(r.scope)].push_back(
-          {static_cast<std::uint8_t>(index(r.to)), r.value});
+      continue;
     }
-  }
-  // several rules of one pair and scope act as the longest
-  for (Effects& e : effects_) {
-    for (auto& list : e.by_scope) {
-      std::vector<Effect> kept;
-      for (const Effect& f : list) {
-        const auto same = std::find_if(kept.begin(), kept.end(), [&](const Effect& k) { return k.to == f.to; });
-        if (same == kept.end()) {
-          kept.push_back(f);
-        } else {
-          same->value = std::max(same->value, f.value);
-        }
-      }
-      list = std::move(kept);
+    if (r.value == 0) continue;
+    const Command to = waits_like(r.to);
+    auto& list = effects_[static_cast<std::size_t>(index(r.from))].by_scope[static_cast<std::size_t>(r.scope)];
+    const auto same = std::find_if(list.begin(), list.end(), [&](const Effect& e) { return e.to == index(to); });
+    if (same == list.end()) {
+      list.push_back({index(to), r.value, banks_of(to)});
+    } else {
+      same->value = std::max(same->value, r.value);
     }
   }
   for (const Effect& e : effects_[static_cast<std::size_t>(index(Command::ACT))]
@@ -114,7 +157,6 @@ std::uint16_t Controller::new_node() {
 }
 
 void Controller::free_node(std::uint16_t n) {
-  nodes_[n] = Node{};
   nodes_[n].next = free_;
   free_ = n;
 }
@@ -307,6 +349,7 @@ bool Controller::wanted_mode(const Queues& q) const {
 }
 
 void Controller::settle(Queues& q) {
+  if (q.settled != 0) return;  // looking again at the same counts changes nothing
   q.settled = 1;
   const bool write = wanted_mode(q);
   if (write == (q.write_mode != 0)) return;
@@ -481,19 +524,23 @@ Controller::Mask Controller::pres(const PseudoChannel& p, Op op, Mask blocked) c
   return p.lists[static_cast<std::size_t>(index(op))].miss & ~(p.active_rd | p.active_wr) & ~blocked;
 }
 
+bool Controller::write_phase(std::size_t pc) const { return queues_[config_.shared_queues ? 0 : pc].write_mode != 0; }
+
 // Among activated requests the one that arrived first, then the one activated first.
 bool Controller::pick_active(std::int32_t t, Choice& best) {
   std::int64_t best_promotion = 0;
   bool found = false;
   for (std::size_t pc = 0; pc < pcs_.size(); ++pc) {
     const PseudoChannel& p = pcs_[pc];
+    if ((p.active_rd | p.active_wr) == 0) continue;
     for (const Op op : {Op::read, Op::write}) {
       const Mask m = op == Op::read ? p.active_rd : p.active_wr;
       if (m == 0) continue;
       const Command c = op == Op::read ? Command::RD : Command::WR;
       if (std::max(op == Op::read ? p.rd_bound : p.wr_bound, gate(p, c)) > t) continue;
       if (op == Op::read && p.return_slots == 0) continue;
-      for (Mask ready = ready_banks(op == Op::read ? p.rd.data() : p.wr.data(), m, t); ready != 0; ready &= ready - 1) {
+      for (Mask ready = ready_banks(op == Op::read ? p.rd.data() : p.wr.data(), m, config_.banks(), t); ready != 0;
+           ready &= ready - 1) {
         const auto b = static_cast<std::size_t>(lowest(ready));
         if (found &&
             (p.active_rank[b] > best.key || (p.active_rank[b] == best.key && p.active_promotion[b] > best_promotion))) {
@@ -521,7 +568,8 @@ bool Controller::pick_hit(std::int32_t t, Choice& best) {
     }
     if (op == Op::read && p.return_slots == 0) continue;
     const Mask m = hits(p, op, refresh_blocked(p));
-    for (Mask ready = ready_banks(op == Op::read ? p.rd.data() : p.wr.data(), m, t); ready != 0; ready &= ready - 1) {
+    for (Mask ready = ready_banks(op == Op::read ? p.rd.data() : p.wr.data(), m, config_.banks(), t); ready != 0;
+         ready &= ready - 1) {
       const auto b = static_cast<std::size_t>(lowest(ready));
       if (found && l.hit_key[b] >= best.key) continue;
       found = true;
@@ -547,8 +595,8 @@ bool Controller::pick_row(std::int32_t t, Choice& best, bool& is_act) {
     const Mask blocked = refresh_blocked(p);
     Mask ready_act = 0;
     Mask ready = 0;
-    if (act_now) ready_act = ready = ready_banks(p.act.data(), acts(p, op, blocked), t);
-    if (pre_now) ready |= ready_banks(p.pre.data(), pres(p, op, blocked), t);
+    if (act_now) ready_act = ready = ready_banks(p.act.data(), acts(p, op, blocked), config_.banks(), t);
+    if (pre_now) ready |= ready_banks(p.pre.data(), pres(p, op, blocked), config_.banks(), t);
     for (; ready != 0; ready &= ready - 1) {
       const auto b = static_cast<std::size_t>(lowest(ready));
       if (found && l.head_key[b] >= best.key) continue;
@@ -570,17 +618,25 @@ void Controller::record(Command c, int pc, int bank, std::int32_t row, std::int3
   i.command = c;
   i.pc = static_cast<std::uint8_t>(pc);
   i.bank = static_cast<std::int16_t>(bank);
-  recent_[static_cast<std::size_t>(recorded_ % kRecent)] = i;
+  recent_[static_cast<std::size_t>(recorded_) % kRecent] = i;
   ++recorded_;
   if (config_.log_commands) commands.push_back(i);
 }
 
 void Controller::apply(Command c, int pc, int bank, std::int32_t t) {
   PseudoChannel& p = pcs_[static_cast<std::size_t>(pc)];
-  const Effects& effects = effects_[static_cast<std::size_t>(index(c))];
-  const auto raise = [t](std::int32_t& at, std::int32_t value) { at = std::max(at, t + value); };
-  for (const Effect& e : effects.by_scope[static_cast<std::size_t>(Scope::channel)]) raise(bus_[e.to], e.value);
-  for (const Effect& e : effects.by_scope[static_cast<std::size_t>(Scope::pseudo_channel)]) raise(p.own[e.to], e.value);
+  const auto& effects = effects_[static_cast<std::size_t>(index(c))].by_scope;
+  const auto of = [&effects](Scope scope) -> const std::vector<Effect>& {
+    return effects[static_cast<std::size_t>(scope)];
+  };
+  for (const Effect& e : of(Scope::channel)) {
+    std::int32_t& at = bus_[static_cast<std::size_t>(e.to)];
+    at = std::max(at, t + e.value);
+  }
+  for (const Effect& e : of(Scope::pseudo_channel)) {
+    std::int32_t& at = p.own[static_cast<std::size_t>(e.to)];
+    at = std::max(at, t + e.value);
+  }
   if (c == Command::ACT && act_window_ != 0) {
     // the ring holds the last act_window_ ACTs; the oldest bounds the next but window - 1
     p.act_ring[static_cast<std::size_t>(p.act_ring_at)] = t;
@@ -589,39 +645,21 @@ void Controller::apply(Command c, int pc, int bank, std::int32_t t) {
     next_act = std::max(next_act, p.act_ring[static_cast<std::size_t>(p.act_ring_at)] + act_window_ticks_);
   }
   if (bank < 0) return;
-  const auto earliest = [&p](std::uint8_t to) -> std::int32_t* {
-    switch (static_cast<Command>(to)) {
-      case Command::ACT:
-        return p.act.data();
-      case Command::PREpb:
-        return p.pre.data();
-      case Command::RD:
-      case Command::RDA:
-        return p.rd.data();
-      case Command::WR:
-      case Command::WRA:
-        return p.wr.data();
-      default:
-        return p.ref.data();
-    }
-  };
+  for (const Effect& e : of(Scope::bank)) {
+    std::int32_t& at = (p.*e.banks)[static_cast<std::size_t>(bank)];
+    at = std::max(at, t + e.value);
+  }
   const int group = config_.banks_per_group;
+  for (const Effect& e : of(Scope::bank_group)) {
+    raise_all((p.*e.banks).data() + bank / group * group, group, t + e.value);
+  }
+  if (of(Scope::stack_id).empty() && of(Scope::other_stack_id).empty()) return;
   const int stack = group * config_.bank_groups;
-  for (const Effect& e : effects.by_scope[static_cast<std::size_t>(Scope::bank)]) raise(earliest(e.to)[bank], e.value);
-  for (const Effect& e : effects.by_scope[static_cast<std::size_t>(Scope::bank_group)]) {
-    std::int32_t* at = earliest(e.to) + bank / group * group;
-    for (int i = 0; i < group; ++i) raise(at[i], e.value);
-  }
-  for (const Effect& e : effects.by_scope[static_cast<std::size_t>(Scope::stack_id)]) {
-    std::int32_t* at = earliest(e.to) + bank / stack * stack;
-    for (int i = 0; i < stack; ++i) raise(at[i], e.value);
-  }
-  if (config_.stack_ids > 1) {
-    for (const Effect& e : effects.by_scope[static_cast<std::size_t>(Scope::other_stack_id)]) {
-      std::int32_t* at = earliest(e.to);
-      for (int i = 0; i < config_.banks(); ++i) {
-        if (i / stack != bank / stack) raise(at[i], e.value);
-      }
+  const int first = bank / stack * stack;
+  for (const Effect& e : of(Scope::stack_id)) raise_all((p.*e.banks).data() + first, stack, t + e.value);
+  for (const Effect& e : of(Scope::other_stack_id)) {
+    for (int other = 0; other < config_.banks(); other += stack) {
+      if (other != first) raise_all((p.*e.banks).data() + other, stack, t + e.value);
     }
   }
 }
@@ -1002,10 +1040,12 @@ std::int32_t Controller::next_tick(bool progress_only) const {
     least = std::min(least, align(std::max({soon, own, gate(p, c)}), c));
   };
   const bool stopped = !pending_.empty();
+  const bool unattended = config_.refresh == Refresh::none && config_.page_policy == PagePolicy::open;
   for (std::size_t pc = 0; pc < pcs_.size(); ++pc) {
     const PseudoChannel& p = pcs_[pc];
-    const Queues& q = queues_[static_cast<std::size_t>(queues_of(static_cast<int>(pc)))];
-    const bool write = wanted_mode(q);
+    if (p.idle() && unattended) continue;
+    const Queues& q = queues_[config_.shared_queues ? 0 : pc];
+    const bool write = q.settled != 0 ? q.write_mode != 0 : wanted_mode(q);
     const bool flips = write != (q.write_mode != 0);
     const Op op = write ? Op::write : Op::read;
     const Mask blocked = refresh_blocked(p);
@@ -1020,7 +1060,7 @@ std::int32_t Controller::next_tick(bool progress_only) const {
       if (t <= last_act(p)) least = std::min(least, t);  // else the refresh is the next event
     }
     if (!stopped && pres(p, op, blocked) != 0) at(Command::PREpb, p, flips ? soon : p.pre_bound);
-    if (config_.refresh == Refresh::none && config_.page_policy == PagePolicy::open) continue;
+    if (unattended) continue;
 
     // What a request waits for may itself be a refresh under way: that counts as progress while requests wait.
     const bool reads = (p.lists[0].has | p.active_rd) != 0 && p.return_slots != 0;
@@ -1257,6 +1297,13 @@ void Controller::normalise(std::int64_t tick) {
   }
   for (std::int32_t& at : bus_) at = std::max(at, t);
   for (Queues& q : queues_) settle_before(q, t);
+  for (std::uint16_t n = free_; n != kNil;) {  // what a free node once held does not matter
+    const std::uint16_t next = nodes_[n].next;
+    nodes_[n] = Node{};
+    nodes_[n].next = next;
+    nodes_[n].key = nodes_[n].rank = next_key_;
+    n = next;
+  }
   for (Node& n : nodes_) {
     n.key -= next_key_;
     n.rank -= next_key_;

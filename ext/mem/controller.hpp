@@ -174,11 +174,13 @@ class Controller {
 
   struct PseudoChannel {
     // earliest ticks, bank, bank-group and stack rules folded in
-    PerBank<std::int32_t> act{};
-    PerBank<std::int32_t> pre{};
-    PerBank<std::int32_t> rd{};
-    PerBank<std::int32_t> wr{};
-    PerBank<std::int32_t> ref{};
+    alignas(16) PerBank<std::int32_t> act{};
+    alignas(16) PerBank<std::int32_t> pre{};
+    alignas(16) PerBank<std::int32_t> rd{};
+    alignas(16) PerBank<std::int32_t> wr{};
+    alignas(16) PerBank<std::int32_t> ref{};
+
+    [[nodiscard]] bool idle() const { return (lists[0].has | lists[1].has | active_rd | active_wr) == 0; }
     std::array<std::int32_t, kCommands> own{};  // rules of the whole pseudo-channel
     std::array<std::int32_t, kMaxWindow> act_ring{};
     std::int32_t act_ring_at = 0;
@@ -225,9 +227,11 @@ class Controller {
     std::int32_t bank = -1;  // -1: all banks
   };
 
+  // What one command delays: in `own` or on the bus by command, else in the array of earliest ticks per bank.
   struct Effect {
-    std::uint8_t to = 0;
+    std::int32_t to = 0;
     std::int32_t value = 0;
+    PerBank<std::int32_t> PseudoChannel::* banks = nullptr;
   };
   struct Effects {
     std::array<std::vector<Effect>, kScopes> by_scope;
@@ -261,6 +265,7 @@ class Controller {
   [[nodiscard]] Mask hits(const PseudoChannel& p, Op op, Mask blocked) const;
   [[nodiscard]] Mask acts(const PseudoChannel& p, Op op, Mask blocked) const;
   [[nodiscard]] Mask pres(const PseudoChannel& p, Op op, Mask blocked) const;
+  [[nodiscard]] bool write_phase(std::size_t pc) const;
   bool pick_active(std::int32_t t, Choice& best);
   bool pick_hit(std::int32_t t, Choice& best);
   bool pick_row(std::int32_t t, Choice& best, bool& is_act);
