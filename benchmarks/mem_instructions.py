@@ -130,6 +130,7 @@ def instructions(case: str, count: int, memory: mem.Memory, folder: Path) -> tup
 
 
 def main() -> int:
+    """Count the cases named on the command line and print one row each."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("cases", nargs="*", default=CASES, metavar="CASE", help=", ".join(CASES))
     parser.add_argument("--preset", default="HBM3_6400")
