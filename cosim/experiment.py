@@ -144,7 +144,7 @@ class Experiment:
         return resolved_yaml(self._loaded.spec)
 
     def check(self) -> None:
-        """Reads the trace, makes batches and policies: every wrong input is found before anything runs.
+        """Reads the trace, models and claims, makes batches and policies: wrong input is found before anything runs.
 
         Raises:
             ConfigErrors or another ValueError: all that is wrong.
@@ -152,6 +152,7 @@ class Experiment:
         for position, policy in enumerate(self._loaded.spec.policies):
             make_policy(policy.name, policy.params, path=f"policies.{position}")
         self._setup.check()
+        Validation.prepare(self._loaded, self._setup)
 
     def estimate(self) -> Estimate:
         """Work and time that a validation will take."""

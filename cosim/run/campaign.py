@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
+import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
@@ -125,7 +128,8 @@ class Campaign:
             initializer=_start_worker,
             initargs=(self.resolved, self.store),
         ) as pool:
-            waiting: set[Future[UnitResult]] = {pool.submit(_work, key, record) for key, record in todo}
+            with _interrupts_ignored():  # workers are born here, and only the parent answers Ctrl-C
+                waiting: set[Future[UnitResult]] = {pool.submit(_work, key, record) for key, record in todo}
             try:
                 while waiting:
                     finished, waiting = wait(waiting, return_when=FIRST_COMPLETED)
@@ -138,12 +142,22 @@ class Campaign:
                 raise
 
 
+@contextlib.contextmanager
+def _interrupts_ignored() -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 _worker: dict[str, Any] = {}
 
 
 def _start_worker(resolved: str, store: UnitStore) -> None:
-    import signal
-
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends its workers
     document = parse_yaml(resolved)
     assert isinstance(document.data, dict)

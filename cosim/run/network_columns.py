@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cosim.config.errors import ConfigErrors
 from cosim.system.routes import Routes
 
 if TYPE_CHECKING:
@@ -27,10 +28,14 @@ _PIPELINE = (
 
 def link_tables(system: System) -> dict[str, Any]:
     """Arguments of ``Engine.add_link_network`` that describe the links."""
-    rate = int(system.link_bandwidth_Bps)
+    rate = system.link_bandwidth_Bps
+    if rate.denominator != 1:
+        raise ConfigErrors.single(
+            "flit_width × clock of whole bytes per second", f"{rate} B/s", path=f"system.levels.{system.level_name}"
+        )
     return {
         "routers": system.router_count,
-        "link_bytes_per_second": [rate] * len(system.links),
+        "link_bytes_per_second": [int(rate)] * len(system.links),
         "link_target": system.links["target"].tolist(),
         "next_link": Routes.of(system).next_link.reshape(-1).tolist(),
     }
