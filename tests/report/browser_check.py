@@ -24,7 +24,7 @@ from pathlib import Path
 import synthetic_run
 from PIL import Image
 
-from cosim.report.contents import RunContents
+from cosim.report.contents import RUNG_ORDER, RunContents
 from cosim.report.html import MOST_BYTES, render
 
 WIDTHS = {"desk": 1280, "phone": 390}
@@ -70,7 +70,7 @@ document.body.appendChild(out);
 def made_up() -> dict[str, RunContents]:
     """Runs whose reports are hard to lay out."""
     many = tuple(f"policy_with_a_long_name_{i}" for i in range(8))
-    whole = synthetic_run.contents()
+    whole = synthetic_run.contents(rungs=("analytic", "analytic:hcrmap", *RUNG_ORDER[1:]))
     return {
         "usual": whole,
         "many": synthetic_run.contents(policies=many, seeds=(1,), batches=4, layers=4),

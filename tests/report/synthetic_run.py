@@ -31,7 +31,14 @@ _STAGE_NS = {
     "publish_wait": 0,
 }
 _POLICY_FACTOR = {"static": 1.0, "hot_replication": 0.79, "popularity_prefetch": 0.86}
-_RUNG_FACTOR = {"analytic": 0.62, "link": 0.9, "link+command": 0.95, "flit+rate": 0.93, "flit": 1.0}
+_RUNG_FACTOR = {
+    "analytic": 0.62,
+    "analytic:hcrmap": 1.21,
+    "link": 0.9,
+    "link+command": 0.95,
+    "flit+rate": 0.93,
+    "flit": 1.0,
+}
 
 
 def contents(
@@ -49,7 +56,7 @@ def contents(
     """Contents of a `side`×`side` mesh package, a torus with `wrap`; `slowdown` scales every latency."""
     rng = np.random.default_rng(seed)
     frame = _layers(rng, policies, rungs, seeds, batches, layers, slowdown)
-    detailed = tuple(rung for rung in rungs if rung != "analytic")
+    detailed = tuple(rung for rung in rungs if not rung.startswith("analytic"))
     return RunContents(
         info=_info(policies, rungs, seeds),
         metrics=_metrics(frame, policies, rungs),
@@ -113,10 +120,10 @@ def _layers(rng, policies, rungs, seeds, batches, layers, slowdown) -> pd.DataFr
     for policy in policies:
         for rung in rungs:
             for unit in units:
-                noise = shared[unit] * rng.lognormal(0, 0.03 if rung != "analytic" else 0.0, len(STAGES))
+                noise = shared[unit] * rng.lognormal(0, 0.0 if rung.startswith("analytic") else 0.03, len(STAGES))
                 row: dict[str, object] = dict(zip(("seed", "batch", "layer"), unit, strict=True))
                 row |= {"policy": policy, "rung": rung}
-                factor = _POLICY_FACTOR.get(policy, 1.0) ** (0.5 if rung == "analytic" else 1.0)
+                factor = _POLICY_FACTOR.get(policy, 1.0) ** (0.5 if rung.startswith("analytic") else 1.0)
                 factor *= _RUNG_FACTOR[rung] * slowdown
                 parts = {
                     stage: int(ns * 1e6 * factor * float(noise[i])) for i, (stage, ns) in enumerate(_STAGE_NS.items())

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from cosim.report.contents import RunContents
-from cosim.report.figures.figure import value_axis
+from cosim.report.figures.figure import label_room, value_axis
 from cosim.report.svg import Axis, Drawing
 from cosim.report.verdicts import (
     judged_rung,
@@ -21,7 +21,6 @@ from cosim.report.verdicts import (
 )
 
 WIDTH = 320.0
-_LEFT = 96.0
 _RIGHT = 14.0
 _ROW = 17.0
 _TOP = 5.0
@@ -46,13 +45,14 @@ def chart(claim: Mapping[str, Any], name: str) -> str | None:
     unit, kind = str(claim["unit"]), str(claim["kind"])
     spoken = "; ".join(f"{m.rung} {m.text(unit, kind)}" for m in found)
     drawing = Drawing(WIDTH, bottom + 34, f"Claim {claim['id']}: {claim['verdict']}", spoken, name)
-    axis = Axis(low, high, _LEFT, WIDTH - _RIGHT)
+    left = label_room(m.rung for m in found)
+    axis = Axis(low, high, left, WIDTH - _RIGHT)
     suffix = unit_suffix(unit).strip()
     label = "probability of the stated order" if kind == "order" else "probability of the stated trend"
     if not probability:
         label = f"measured [{suffix}]" if suffix else "measured [1]"
-    left, right = axis(max(band[0], low)), axis(min(band[1], high))
-    drawing.rect(left, _TOP, right - left, bottom - _TOP, "band", hint="confirmed inside this band")
+    start, end = axis(max(band[0], low)), axis(min(band[1], high))
+    drawing.rect(start, _TOP, end - start, bottom - _TOP, "band", hint="confirmed inside this band")
     if probability:
         drawing.rect(axis(0), _TOP, axis(0.05) - axis(0), bottom - _TOP, "band-no", hint="refuted inside this band")
     value_axis(drawing, axis, _TOP, bottom, label, 4)
@@ -63,7 +63,7 @@ def chart(claim: Mapping[str, Any], name: str) -> str | None:
     for row, m in enumerate(found):
         y = _TOP + _ROW * (row + 0.5)
         css = f"v-{claim['verdict']}" if m.rung == judged else "v-lower"
-        drawing.text(_LEFT - 7, y + 4, m.rung, "label" if m.rung == judged else "label soft", anchor="end")
+        drawing.text(left - 7, y + 4, m.rung, "label" if m.rung == judged else "label soft", anchor="end")
         if m.low is not None and m.high is not None:
             drawing.line(axis(m.low), y, axis(m.high), y, f"interval {css}")
         hint = f"{m.rung}: {m.text(unit, kind)}" + (f", n = {m.n:,}" if m.n is not None else "")

@@ -6,11 +6,10 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from cosim.report.figures.figure import PANEL_WIDTH, value_axis
+from cosim.report.figures.figure import PANEL_WIDTH, label_room, value_axis
 from cosim.report.svg import Axis, Drawing, text_width
 
 _ROW = 25.0
-_LEFT = 98.0
 _TOP = 4.0
 
 
@@ -39,14 +38,15 @@ def panel(
     spoken = "; ".join(f"{bar.label} {words(bar.value)}" for bar in bars)
     drawing = Drawing(PANEL_WIDTH, bottom + 36, title, spoken, name)
     low, high = span
+    left = label_room(bar.label for bar in bars)
     # Room for the number beside the bar, on whichever side it ends.
     room = max(text_width(words(bar.value), 12.5) for bar in bars) + 14
-    axis = Axis(low, high, _LEFT + (room if low < 0 else 6), PANEL_WIDTH - (room if high > 0 else 10))
+    axis = Axis(low, high, left + (room if low < 0 else 6), PANEL_WIDTH - (room if high > 0 else 10))
     value_axis(drawing, axis, _TOP, bottom, label, 4)
     zero = axis(0)
     for row, bar in enumerate(bars):
         middle = _TOP + _ROW * (row + 0.5)
-        drawing.text(_LEFT - 7, middle + 4, bar.label, "label", anchor="end")
+        drawing.text(left - 7, middle + 4, bar.label, "label", anchor="end")
         x = axis(bar.value)
         kind = "under" if bar.value < 0 else "over"
         drawing.rect(

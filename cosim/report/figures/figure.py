@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -117,6 +117,11 @@ def tick_text(value: float, all_values: Sequence[float]) -> str:
     step = min((b - a for a, b in pairwise(all_values)), default=abs(value))
     places = next((n for n in range(10) if abs(round(step, n) - step) < 1e-9 * max(1.0, abs(step))), 9)
     return f"{value:,.{places}f}".replace("-", "−")
+
+
+def label_room(labels: Iterable[str]) -> float:
+    """Where a value axis begins so that the labels of its rows fit on its left; the same for all usual rungs."""
+    return max(98.0, max((text_width(label) for label in labels), default=0) + 10)
 
 
 def short(text: str, room: int) -> str:

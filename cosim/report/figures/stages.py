@@ -10,6 +10,7 @@ from cosim.report.figures.figure import (
     LegendEntry,
     Panel,
     ReportFigure,
+    label_room,
     value_axis,
     value_label,
 )
@@ -20,7 +21,6 @@ from cosim.report.vocabulary import percent, scale_for
 LABELS = {"publish_wait": "publish wait"}
 _ROW = 27.0
 _BAR = 19.0
-_LEFT = 98.0
 _RIGHT = 46.0
 _TOP = 4.0
 
@@ -63,8 +63,8 @@ def draw(contents: RunContents) -> ReportFigure | None:
         name="stages",
         title="Where a layer spends its time",
         unit=scale.unit,
-        caption=f"Mean over all (seed, batch, layer) units, {_units_text(means)}. The number at the end of a bar is "
-        f"the mean layer latency.{_cover_text(means)}",
+        caption=f"Mean over all (seed, batch, layer) units that ran at the rung, {_units_text(means)}. The number at the end of a bar is "
+        f"the mean layer latency.{_cover_text(means)}{_sampling_text(contents)}",
         panels=tuple(panels),
         data=data,
         legend=tuple(LegendEntry(f"s-{stage}", label(stage)) for stage in used),
@@ -74,6 +74,12 @@ def draw(contents: RunContents) -> ReportFigure | None:
 def _units_text(means: list[StageMeans]) -> str:
     counts = sorted({m.units for m in means})
     return f"{counts[0]:,} per bar" if len(counts) == 1 else f"{counts[0]:,} to {counts[-1]:,} per bar"
+
+
+def _sampling_text(contents: RunContents) -> str:
+    if contents.info.sampling == "none":
+        return ""
+    return " Where a rung ran on a sample of the units, its bar is of these alone; the table estimates all of them."
 
 
 def _cover_text(means: list[StageMeans]) -> str:
@@ -92,11 +98,12 @@ def _panel(
     bottom = _TOP + _ROW * len(bars)
     spoken = "; ".join(f"{m.rung} {value_label(m.total * factor)} {unit}, mostly {label(m.largest)}" for m in bars)
     drawing = Drawing(PANEL_WIDTH, bottom + 36, f"Stage times of {policy}", spoken, name)
-    axis = Axis(0, high, _LEFT, PANEL_WIDTH - _RIGHT)
+    left = label_room(m.rung for m in bars)
+    axis = Axis(0, high, left, PANEL_WIDTH - _RIGHT)
     value_axis(drawing, axis, _TOP, bottom, f"mean time per layer [{unit}]", 4)
     for row, m in enumerate(bars):
         y = _TOP + _ROW * row + (_ROW - _BAR) / 2
-        drawing.text(_LEFT - 7, y + _BAR / 2 + 4, m.rung, "label", anchor="end")
+        drawing.text(left - 7, y + _BAR / 2 + 4, m.rung, "label", anchor="end")
         at = 0.0
         for stage in used:
             size = m.stages[stage] * factor
