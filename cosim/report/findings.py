@@ -64,7 +64,7 @@ def analytic_error(contents: RunContents) -> Finding | None:
 
 
 def bottleneck(contents: RunContents) -> Finding | None:
-    """The largest stage of the fastest policy at the highest rung, and its busiest link, bank and chiplet."""
+    """The largest stage of the fastest policy at the highest rung, and its busiest link and endpoints."""
     order = loads.ranking(contents, LATENCY, contents.top_rung)
     policy = order[0][0] if order else contents.info.policies[0]
     means = loads.stage_means(contents, policy, contents.top_rung)
@@ -77,18 +77,17 @@ def bottleneck(contents: RunContents) -> Finding | None:
 
 
 def busiest_of_each(contents: RunContents, policy: str) -> list[tuple[str, float]]:
-    """Utilisation of the busiest link, bank and chiplet of a policy, at the highest rung that recorded each."""
+    """Utilisation of the busiest link and of the busiest endpoint of each kind, at the highest rung that has them."""
     out = []
-    for what, frame, load in (
-        ("link", contents.links, loads.link_loads),
-        ("bank", contents.banks, loads.bank_loads),
-        ("chiplet", contents.chiplets, loads.chiplet_loads),
-    ):
-        rung = floorplan.rung_with(contents, frame)
-        if rung is not None:
-            found = load(contents, policy, rung)
-            if len(found):
-                out.append((what, float(found["utilisation"].iloc[0])))
+    rung = floorplan.rung_with(contents, contents.links)
+    if rung is not None:
+        links = loads.link_loads(contents, policy, rung)
+        out += [("link", float(used)) for used in links["utilisation"].head(1)]
+    rung = floorplan.rung_with(contents, contents.chiplets)
+    if rung is not None:
+        chiplets = loads.chiplet_loads(contents, policy, rung)
+        top = chiplets.groupby("kind", sort=True)["utilisation"].max()
+        out += [(str(kind), float(used)) for kind, used in top.items() if used > 0]
     return out
 
 

@@ -8,7 +8,7 @@ from cosim.report import loads
 from cosim.report.contents import STALLS, RunContents
 from cosim.report.figures import floorplan, stages
 from cosim.report.tables import TextTable
-from cosim.report.vocabulary import LATENCY, count, digits, percent, quantity, scale_for
+from cosim.report.vocabulary import LATENCY, digits, percent, quantity, scale_for
 
 ROWS = 5
 
@@ -84,21 +84,21 @@ def _banks(contents: RunContents, policy: str) -> tuple[str, TextTable | None]:
         return "", None
     rows = []
     for rank, row in enumerate(found.head(ROWS).to_dict("records"), start=1):
-        shares = (percent(float(row[name])) for name in ("row_hit", "row_miss", "row_conflict"))
-        rows.append(
-            (str(rank), str(row["name"]), percent(float(row["utilisation"])), *shares, count(int(row["activates"])))
-        )
+        shares = (percent(float(row[name])) for name in ("share", "row_hit", "row_conflict", "open"))
+        rows.append((str(rank), str(row["name"]), quantity(float(row["bytes"]), "B", 3), *shares))
     first = found.iloc[0]
-    conflicts = percent(float(first["row_conflict"]))
     sentence = (
-        f"The busiest bank, {first['name']}, is busy {percent(float(first['utilisation']))} of the time; "
-        f"{conflicts} of its accesses conflict with an open row."
+        f"The busiest bank, {first['name']}, moved {percent(float(first['share']))} of its pseudo-channel's bytes; "
+        f"{percent(float(first['row_conflict']))} of its accesses conflict with an open row."
     )
     table = TextTable(
         f"Busiest banks ({rung})",
-        ("", "bank", "busy", "row hits", "row misses", "row conflicts", "activates"),
+        ("", "bank", "bytes", "of channel", "row hits", "row conflicts", "row open"),
         tuple(rows),
-        ("busy: per cent of observed cycles; row results: per cent of accesses",),
+        (
+            "of channel: share of the pseudo-channel's bytes; row hits and conflicts: per cent of accesses; "
+            "row open: per cent of observed cycles in which a row was open or changing",
+        ),
     )
     return sentence, table
 

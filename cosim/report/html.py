@@ -59,7 +59,7 @@ def _claim_view(claim: Mapping[str, Any], number: int) -> ClaimView:
         published=verdicts.published_text(claim),
         measured=tuple((m.rung, m.text(unit, kind), m.rung == judged) for m in verdicts.measured(claim)),
         reason=str(claim["reason"]),
-        needs=", ".join(map(str, claim["needs"])),
+        needs=verdicts.needs_text(claim),
         chart=None if chart is None else Markup(chart),
     )
 

@@ -103,16 +103,17 @@ def _fraction(part: pd.Series[Any], whole: pd.Series[Any]) -> pd.Series[float]:
 
 
 def bank_loads(contents: RunContents, policy: str, rung: str) -> pd.DataFrame:
-    """One row per bank: utilisation (busy / observed cycles), bytes, accesses and row results as fractions of them.
+    """One row per bank: bytes and their share of the pseudo-channel's, accesses and row results as fractions of them.
 
-    Columns: endpoint, channel, pseudo_channel, bank_group, bank, bytes, reads, writes, activates, utilisation,
-    row_hit, row_miss, row_conflict, name. Sorted by utilisation, busiest first.
+    Columns: endpoint, channel, pseudo_channel, bank_group, bank, bytes, reads, writes, activates, share, open (busy /
+    observed cycles: a row was open or changing), row_hit, row_miss, row_conflict, name. Sorted by bytes, most first.
     """
     rows = of_run(contents.banks, policy, rung)
     place = ["endpoint", "channel", "pseudo_channel", "bank_group", "bank"]
     sums = ["bytes", "reads", "writes", "activates", "row_hits", "row_misses", "row_conflicts"]
     out = rows.groupby(place, sort=True)[[*sums, "busy_cycles", "observed_cycles"]].sum().reset_index()
-    out["utilisation"] = _fraction(out["busy_cycles"], out["observed_cycles"])
+    out["share"] = _fraction(out["bytes"], out.groupby(place[:3], sort=True)["bytes"].transform("sum"))
+    out["open"] = _fraction(out["busy_cycles"], out["observed_cycles"])
     accesses = out["row_hits"] + out["row_misses"] + out["row_conflicts"]
     for singular, plural in (("row_hit", "row_hits"), ("row_miss", "row_misses"), ("row_conflict", "row_conflicts")):
         out[singular] = _fraction(out[plural], accesses)
@@ -121,7 +122,7 @@ def bank_loads(contents: RunContents, policy: str, rung: str) -> pd.DataFrame:
         for r in out.itertuples(index=False)
     ]
     out = out.drop(columns=["busy_cycles", "observed_cycles", "row_hits", "row_misses", "row_conflicts"])
-    ordered: pd.DataFrame = out.sort_values(["utilisation", *place], ascending=[False, *[True] * 5], ignore_index=True)
+    ordered: pd.DataFrame = out.sort_values(["bytes", *place], ascending=[False, *[True] * 5], ignore_index=True)
     return ordered
 
 

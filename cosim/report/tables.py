@@ -135,19 +135,21 @@ def traffic_table(contents: RunContents) -> TextTable | None:
     others = [name for name in (BALANCE, REPLICA_FACTOR, ENERGY) if name in present]
     if not classes and not others:
         return None
-    unit, values = _column(contents, classes) if classes else ("B", [])
-    scale = scale_for(values, unit)
+    scales = {}
+    for name in classes:
+        unit, values = _column(contents, [name])
+        scales[name] = scale_for(values, unit)
     energy_unit, energies = _column(contents, [ENERGY]) if ENERGY in present else ("J", [])
     energy_scale = scale_for(energies, energy_unit)
     header = (
         "policy",
         "rung",
-        *(f"{name.removeprefix(BYTES_PREFIX)} {scale.unit}" for name in classes),
+        *(f"{name.removeprefix(BYTES_PREFIX)} {scales[name].unit}" for name in classes),
         *(f"{METRICS[name].label} {energy_scale.unit}" if name == ENERGY else METRICS[name].label for name in others),
     )
     rows = []
     for policy, rung in _pairs(contents):
-        cells = [cell(contents.metric(policy, rung, name), scale) for name in classes]
+        cells = [cell(contents.metric(policy, rung, name), scales[name]) for name in classes]
         cells += [
             cell(contents.metric(policy, rung, name), energy_scale if name == ENERGY else None) for name in others
         ]
@@ -285,8 +287,8 @@ def claim_lines(claim: Mapping[str, Any]) -> tuple[str, str, list[str]]:
         f"published {verdicts.published_text(claim)}; measured {found}",
         str(claim["reason"]),
     ]
-    if claim["needs"]:
-        lines.append("needs " + ", ".join(map(str, claim["needs"])))
+    if needs := verdicts.needs_text(claim):
+        lines.append(f"needs {needs}")
     return (
         f"{verdicts.MARKS[verdict]} {verdicts.WORDS[verdict]}",
         f"{claim['id']} ({kind}, scope {claim['scope']})",

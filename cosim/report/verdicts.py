@@ -69,7 +69,7 @@ class Measured:
     def text(self, unit: str, kind: str) -> str:
         """`0.41 [0.38, 0.44] GB/s` in the claim's own unit."""
         if kind in ("order", "trend"):
-            return f"P = {digits(self.value, 3)}"
+            return f"P = {stated(round(self.value, 4))}"
         shown = digits(self.value, 3)
         if self.low is not None and self.high is not None:
             shown += f" [{digits(self.low, 3)}, {digits(self.high, 3)}]"
@@ -95,6 +95,11 @@ def measured(claim: Mapping[str, Any]) -> list[Measured]:
             )
         )
     return out
+
+
+def needs_text(claim: Mapping[str, Any]) -> str:
+    """What a claim still needs, as far as its reason does not say so already."""
+    return ", ".join(str(need) for need in claim["needs"] if str(need) not in str(claim["reason"]))
 
 
 def unit_suffix(unit: str) -> str:
@@ -163,10 +168,12 @@ def published_text(claim: Mapping[str, Any]) -> str:
 def _margin_text(tolerance: object, unit: str) -> str:
     """Unit and tolerance behind a number: an absolute one shares the unit, a relative one follows it."""
     if isinstance(tolerance, Mapping):
+        if tolerance.get("absolute") == 0:
+            return unit
         if isinstance(tolerance.get("absolute"), (int, float)):
             return f" ± {stated(tolerance['absolute'])}{unit}"
         tolerance = tolerance.get("relative")
-    if not isinstance(tolerance, (int, float)):
+    if not isinstance(tolerance, (int, float)) or tolerance == 0:
         return unit
     return f"{unit} ± {stated(tolerance * 100)} %" + (" of it" if unit == " %" else "")
 

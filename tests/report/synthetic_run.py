@@ -252,7 +252,7 @@ def _banks(rng, policies, rungs, seeds) -> pd.DataFrame:
                             "policy": policy,
                             "rung": rung,
                             "seed": seed,
-                            "endpoint": f"memory{MEMORY_ROUTERS[endpoint]}",
+                            "endpoint": f"memory@{MEMORY_ROUTERS[endpoint]}",
                             "channel": channel,
                             "pseudo_channel": pseudo,
                             "bank_group": group,
@@ -278,24 +278,24 @@ def _chiplets(rng, policies, rungs, seeds, side) -> pd.DataFrame:
         for rung in rungs:
             for seed in seeds:
                 for router in range(side * side):
-                    memory = router in MEMORY_ROUTERS
-                    busy = 0 if memory else int(load[router] * 1e12)
-                    rows.append(
-                        {
-                            "policy": policy,
-                            "rung": rung,
-                            "seed": seed,
-                            "endpoint": f"{'memory' if memory else 'expert'}{router}",
-                            "kind": "memory" if memory else "expert",
-                            "router": router,
-                            "x": router % side,
-                            "y": router // side,
-                            "busy_fs": busy,
-                            "observed_fs": 1_000_000_000_000,
-                            "tokens": busy // 10**9,
-                            "macs": busy // 10**3,
-                        }
-                    )
+                    for kind in ("compute", "memory") if router in MEMORY_ROUTERS else ("compute",):
+                        busy = int(load[router] * (1e12 if kind == "compute" else 7e11))
+                        rows.append(
+                            {
+                                "policy": policy,
+                                "rung": rung,
+                                "seed": seed,
+                                "endpoint": f"{'memory' if kind == 'memory' else 'expert'}@{router}",
+                                "kind": kind,
+                                "router": router,
+                                "x": router % side,
+                                "y": router // side,
+                                "busy_fs": busy,
+                                "observed_fs": 1_000_000_000_000,
+                                "tokens": 0 if kind == "memory" else busy // 10**9,
+                                "macs": 0 if kind == "memory" else busy // 10**3,
+                            }
+                        )
     return pd.DataFrame(rows)
 
 
@@ -314,7 +314,7 @@ def _experts(rng, policies, rungs, seeds, layers) -> pd.DataFrame:
                                 "seed": seed,
                                 "layer": layer,
                                 "expert": expert,
-                                "endpoint": f"expert{expert + 2}",
+                                "endpoint": f"expert@{expert + 2}",
                                 "groups": 8,
                                 "tokens": tokens,
                                 "queue_fs": tokens * 10**8,

@@ -226,13 +226,15 @@ def test_bank_and_chiplet_numbers_equal_the_frames(tree: ET.Element, whole: RunC
     banks = whole.banks[whole.banks["rung"] == "flit"].groupby(keys).sum(numeric_only=True)
     for row in figure_data(tree, "banks").to_dict("records"):
         expected = banks.loc[tuple(row[key] for key in keys)]
-        assert row["utilisation"] == pytest.approx(expected["busy_cycles"] / expected["observed_cycles"], rel=1e-12)
+        assert row["open"] == pytest.approx(expected["busy_cycles"] / expected["observed_cycles"], rel=1e-12)
+        channel = banks.loc[tuple(row[key] for key in keys[:4])]["bytes"].sum()
+        assert row["share"] == pytest.approx(expected["bytes"] / channel, rel=1e-12)
         accesses = expected["row_hits"] + expected["row_misses"] + expected["row_conflicts"]
         assert row["row_conflict"] == pytest.approx(expected["row_conflicts"] / accesses, rel=1e-12)
         assert row["bytes"] == expected["bytes"]
     chiplets = whole.chiplets[whole.chiplets["rung"] == "flit"].groupby(["policy", "endpoint"]).sum(numeric_only=True)
     drawn = figure_data(tree, "chiplets")
-    assert len(drawn) == len(chiplets) == 48
+    assert len(drawn) == len(chiplets) == 3 * 20
     for row in drawn.to_dict("records"):
         expected = chiplets.loc[(row["policy"], row["endpoint"])]
         assert row["utilisation"] == pytest.approx(expected["busy_fs"] / expected["observed_fs"], rel=1e-12)

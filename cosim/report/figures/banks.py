@@ -1,4 +1,4 @@
-"""Bank map: how busy every DRAM bank is, one row per pseudo-channel."""
+"""Bank map: how many bytes every DRAM bank moved, one row per pseudo-channel."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ from cosim.report.figures.figure import (
     Panel,
     ReportFigure,
     heat_step,
-    heat_top,
     natural,
     short,
 )
 from cosim.report.figures.floorplan import rung_with
 from cosim.report.loads import bank_loads
 from cosim.report.svg import Drawing, number
-from cosim.report.vocabulary import percent
+from cosim.report.vocabulary import percent, quantity
 
 _LEFT = 124.0
 _TOP = 20.0
@@ -35,7 +34,7 @@ def draw(contents: RunContents) -> ReportFigure | None:
     frames = {policy: bank_loads(contents, policy, rung) for policy in contents.info.policies}
     frames = {policy: frame for policy, frame in frames.items() if not frame.empty}
     everything = pd.concat(frames.values(), ignore_index=True)
-    top = heat_top([float(v) for v in everything["utilisation"]])
+    top = float(everything["bytes"].max())
     hints = len(everything) <= MOST_HINTS
     panels: list[Panel] = []
     left_out: list[str] = []
@@ -49,17 +48,17 @@ def draw(contents: RunContents) -> ReportFigure | None:
     data = pd.concat([f.assign(policy=p, rung=rung) for p, f in frames.items()], ignore_index=True)
     columns = [
         "policy", "rung", "endpoint", "channel", "pseudo_channel", "bank_group", "bank", "bytes", "reads", "writes",
-        "activates", "utilisation", "row_hit", "row_miss", "row_conflict",
+        "activates", "share", "open", "row_hit", "row_miss", "row_conflict",
     ]  # fmt: skip
     return ReportFigure(
         name="banks",
-        title="How busy the memory banks are",
-        unit="% of observed cycles",
-        caption="Cycles in which a bank was busy over all observed cycles of its channel, "
-        f"at {rung}, all seeds together. A row is a pseudo-channel; bank groups are set apart.",
+        title="How the traffic spreads over the memory banks",
+        unit="B",
+        caption=f"Bytes each bank read and wrote at {rung}, all seeds together. A row is a pseudo-channel; bank groups "
+        "are set apart. Even colour means that the address map spreads the load; row results are in the hover text.",
         panels=tuple(panels),
         data=data[columns],
-        heat=HeatLegend("bank utilisation", "0 %", percent(top)),
+        heat=HeatLegend("bytes read and written", "0", quantity(top, "B", 3)),
         left_out=tuple(left_out),
     )
 
@@ -76,8 +75,8 @@ def _panel(name: str, policy: str, rung: str, frame: pd.DataFrame, top: float, h
     width = (PANEL_WIDTH - _LEFT - 8 - gap * (len(groups) - 1)) / (len(groups) * len(banks))
     height = _TOP + tall * len(rows) + between * (len(endpoints) - 1) + _BOTTOM
     busiest = frame.iloc[0]
-    spoken = f"{len(frame)} banks; busiest {busiest['name']} at {percent(float(busiest['utilisation']))}"
-    drawing = Drawing(PANEL_WIDTH, height, f"Bank utilisation for {policy} at {rung}", spoken, name)
+    spoken = f"{len(frame)} banks; busiest {busiest['name']} with {quantity(float(busiest['bytes']), 'B', 3)}"
+    drawing = Drawing(PANEL_WIDTH, height, f"Bytes by bank for {policy} at {rung}", spoken, name)
 
     def column(group: int, bank: int) -> float:
         order = groups.index(group)
@@ -99,14 +98,14 @@ def _panel(name: str, policy: str, rung: str, frame: pd.DataFrame, top: float, h
             drawing.text(_LEFT - 6, y + 11, short(str(endpoint), 16), "tick", anchor="end")
         previous = endpoint
         for cell in cells.to_dict("records"):
-            step = heat_step(float(cell["utilisation"]), top)
+            step = heat_step(float(cell["bytes"]), top)
             x = column(int(cell["bank_group"]), int(cell["bank"]))
             if hints:
                 results = ", ".join(
                     f"{word} {percent(float(cell[column_]))}"
                     for word, column_ in (("hits", "row_hit"), ("misses", "row_miss"), ("conflicts", "row_conflict"))
                 )
-                hint = f"{cell['name']}: {percent(float(cell['utilisation']))} busy; row {results}"
+                hint = f"{cell['name']}: {quantity(float(cell['bytes']), 'B', 3)}; row {results}"
                 drawing.rect(x, y, width, tall, f"cell h{step}", hint=hint)
             else:
                 merged.setdefault(step, []).append(

@@ -107,8 +107,13 @@ def _panel(
     drawing.text(11, (_TOP + bottom) / 2, "layers [%]", "axis-label", anchor="middle", turn=-90)
     for index, policy, sample in curves:
         ranks = _ranks(len(sample))
+        steps = len(ranks) == len(sample)
         points = [(across(float(sample[0])), bottom)]
-        points += [(across(float(sample[r])), upward((r + 1) / len(sample))) for r in ranks]
+        for rank in ranks:
+            x = across(float(sample[rank]))
+            if steps:
+                points.append((x, points[-1][1]))
+            points.append((x, upward((rank + 1) / len(sample))))
         style = index % POLICY_STYLES
         hint = f"{policy}: median {value_label(median(sample))} {unit}, {len(sample):,} units"
         drawing.polyline(points, f"curve p{style}", hint=hint)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ from cosim.report.figures.figure import (
     ReportFigure,
     heat_step,
     heat_top,
+    natural,
     short,
 )
 from cosim.report.loads import chiplet_loads, link_loads
@@ -117,10 +118,10 @@ def _level_figure(
                 left_out.append(policy)
                 continue
             shapes += len(frame)
-            kinds = _kinds(contents, policy, level)
+            letters = _kinds(contents, policy)
             name = f"links-{number_}-{index}"
             panels.append(
-                Panel(policy, _link_panel(name, policy, rung, frame[_placed(frame)], grid, top, kinds, hints))
+                Panel(policy, _link_panel(name, policy, rung, frame[_placed(frame)], grid, top, letters, hints))
             )
     parts = [frame.assign(policy=policy, rung=rung) for policy, frame in frames.items()]
     columns = [
@@ -132,6 +133,9 @@ def _level_figure(
         f"Busy cycles of each directed link over all observed cycles, at {rung}, all seeds together. Traffic keeps to "
         f"the right of each pair{ranked}. Row 0 is at the top."
     )
+    kinds = sorted(set(contents.chiplets["kind"])) if len(set(contents.links["level"])) == 1 else []
+    if kinds:
+        caption += " Letters: " + ", ".join(f"{letter} {kind}" for kind, letter in _letters(kinds).items()) + "."
     if unplaced:
         caption += f" {unplaced} links have no place on the plan (endpoint links or routers without coordinates)."
     return ReportFigure(
@@ -146,15 +150,25 @@ def _level_figure(
     )
 
 
-def _kinds(contents: RunContents, policy: str, level: str) -> dict[tuple[int, int], str]:
+def _letters(kinds: Sequence[str]) -> dict[str, str]:
+    """A letter for each kind: the first of its word that no kind before it took."""
+    letters: dict[str, str] = {}
+    for kind in kinds:
+        free = [letter for letter in kind.upper() if letter.isalpha() and letter not in letters.values()]
+        letters[kind] = free[0] if free else "?"
+    return letters
+
+
+def _kinds(contents: RunContents, policy: str) -> dict[tuple[int, int], str]:
     """Letter of what sits at each router of the level the chiplets are placed on."""
     rung = rung_with(contents, contents.chiplets)
     if rung is None or len(set(contents.links["level"])) > 1:
         return {}
+    letters = _letters(sorted(set(contents.chiplets["kind"])))
     kinds: dict[tuple[int, int], str] = {}
     for row in chiplet_loads(contents, policy, rung).sort_values("endpoint").itertuples(index=False):
         key = (int(row.x), int(row.y))
-        letter = str(row.kind)[:1].upper()
+        letter = letters[str(row.kind)]
         if letter not in kinds.get(key, ""):
             kinds[key] = kinds.get(key, "") + letter
     return kinds
@@ -326,17 +340,20 @@ def _chiplet_panel(name: str, policy: str, rung: str, frame: pd.DataFrame, grid:
         cx, cy = grid.at(*place)
         size = grid.tile
         part = size / len(group)
-        for i, row in enumerate(group.to_dict("records")):
+        for i, row in enumerate(sorted(group.to_dict("records"), key=lambda row: natural(str(row["endpoint"])))):
             used = float(row["utilisation"])
             step = heat_step(used, top)
-            left = cx - size / 2 + i * part
+            above = cy - size / 2 + i * part
             hint = f"{row['endpoint']}: {percent(used)} busy, {row['tokens']:,} tokens" if hints else None
-            drawing.rect(left, cy - size / 2, part, size, f"tile h{step}", radius=min(6, size / 8), hint=hint)
+            drawing.rect(cx - size / 2, above, size, part, f"tile h{step}", radius=min(6, part / 8), hint=hint)
             ink = "on-hot" if step >= _DARK_STEP else "on-cold"
-            room = int(part / 6.2)
-            if room >= 4:
-                drawing.text(
-                    left + part / 2, cy - 4, short(str(row["endpoint"]), room), f"tile-name {ink}", anchor="middle"
-                )
-                drawing.text(left + part / 2, cy + 13, percent(used), f"tile-value {ink}", anchor="middle")
+            room = int(size / 6.4)
+            if room < 7 or part < 15:
+                continue
+            if part >= 30:
+                middle = above + part / 2
+                drawing.text(cx, middle - 3, short(str(row["endpoint"]), room), f"tile-name {ink}", anchor="middle")
+                drawing.text(cx, middle + 12, percent(used), f"tile-value {ink}", anchor="middle")
+            else:
+                drawing.text(cx, above + part / 2 + 5, percent(used), f"tile-value {ink}", anchor="middle")
     return drawing.render()

@@ -10,12 +10,13 @@ import pandas as pd
 from cosim.report.contents import STAGES, RunContents
 from cosim.report.figures import stages
 from cosim.report.figures.diverging import Bar, panel, reach
-from cosim.report.figures.figure import Panel, ReportFigure, value_label
+from cosim.report.figures.figure import Panel, ReportFigure
 from cosim.report.vocabulary import (
     ERROR,
     METRICS,
     STAGE_ERROR_PREFIX,
     STAGE_ERROR_SUFFIX,
+    decimals,
     percent,
     scale_for,
 )
@@ -138,4 +139,4 @@ def _percent(value: float) -> str:
 
 
 def _signed(value: float) -> str:
-    return ("+" if value > 0 else "") + value_label(value)
+    return ("+" if value > 0 else "") + decimals(value, 3 if abs(value) < 9.9995 else 2 if abs(value) < 99.995 else 1)

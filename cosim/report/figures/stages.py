@@ -63,8 +63,9 @@ def draw(contents: RunContents) -> ReportFigure | None:
         name="stages",
         title="Where a layer spends its time",
         unit=scale.unit,
-        caption=f"Mean over all (seed, batch, layer) units that ran at the rung, {_units_text(means)}. The number at the end of a bar is "
-        f"the mean layer latency.{_cover_text(means)}{_sampling_text(contents)}",
+        caption="Mean over all (seed, batch, layer) units that ran at the rung, "
+        f"{_units_text(means)}. The number at the end of a bar is the mean layer latency.{_cover_text(means)}"
+        f"{_sampling_text(contents)}",
         panels=tuple(panels),
         data=data,
         legend=tuple(LegendEntry(f"s-{stage}", label(stage)) for stage in used),
