@@ -37,6 +37,7 @@ MemoryNode::MemoryNode(const MemoryNodeConfig& config, const mem::ChannelConfig&
     controllers_.emplace_back(channel);
     for (int pc = 0; pc < pcs_; ++pc) controllers_.back().set_return_slots(pc, config.read_return_slots);
   }
+  for (const mem::Controller& c : controllers_) command_tick_.push_back(c.next_event());
   lanes_.resize(static_cast<std::size_t>(config.channels * pcs_));
   find_lanes();
 }
@@ -89,8 +90,10 @@ std::int64_t MemoryNode::next_of_lane(std::int64_t address, std::size_t lane, st
 
 Fs MemoryNode::next_of(bool progress_only) const {
   std::int64_t tick = mem::kNeverTick;
-  for (const mem::Controller& c : controllers_) {
-    tick = std::min(tick, progress_only ? c.next_progress() : c.next_event());
+  if (progress_only) {
+    for (const mem::Controller& c : controllers_) tick = std::min(tick, c.next_progress());
+  } else {
+    for (const std::int64_t due : command_tick_) tick = std::min(tick, due);
   }
   for (const Lane& lane : lanes_) {
     if (lane.ready_at < lane.ready.size()) tick = std::min(tick, lane.ready[lane.ready_at].tick);
@@ -305,9 +308,32 @@ void MemoryNode::cancel(std::int64_t stream, std::int32_t reader, std::int64_t t
   post(reader, reply, t);
 }
 
+void MemoryNode::take_completions(std::size_t channel) {
+  mem::Controller& controller = controllers_[channel];
+  for (const mem::Completion& done : controller.completions) {
+    if (done.op == mem::Op::write) {
+      writes_.push_back({done.done_tick, static_cast<std::int64_t>(done.tag)});
+      std::push_heap(writes_.begin(), writes_.end(), [](const Written& x, const Written& y) {
+        return x.tick != y.tick ? x.tick > y.tick : x.task > y.task;
+      });
+      continue;
+    }
+    const std::size_t lane = channel * static_cast<std::size_t>(pcs_) + done.pc;
+    const auto slot = static_cast<std::int32_t>(done.tag / static_cast<std::uint64_t>(pcs_));
+    lanes_[lane].ready.push_back({done.done_tick, slot, 0});
+  }
+  controller.completions.clear();
+}
+
 void MemoryNode::evaluate(Fs t) {
   const std::int64_t tick = config_.clock.edge_at_or_before(t);
   tick_ = tick;
+  // The commands of this tick were decided on what was known before it; what is seen now counts from the next on.
+  for (std::size_t c = 0; c < controllers_.size(); ++c) {
+    if (command_tick_[c] > tick) continue;
+    controllers_[c].advance(tick);
+    take_completions(c);
+  }
   while (inbox_.due(t)) {
     const Message m = inbox_.pop();
     switch (m.kind) {
@@ -339,30 +365,18 @@ void MemoryNode::evaluate(Fs t) {
     }
   }
   collect(tick, t);
-  for (std::size_t c = 0; c < controllers_.size(); ++c) {
-    mem::Controller& controller = controllers_[c];
-    if (controller.next_event() > tick) continue;
-    controller.advance(tick);
-    for (const mem::Completion& done : controller.completions) {
-      if (done.op == mem::Op::write) {
-        writes_.push_back({done.done_tick, static_cast<std::int64_t>(done.tag)});
-        std::push_heap(writes_.begin(), writes_.end(), [](const Written& x, const Written& y) {
-          return x.tick != y.tick ? x.tick > y.tick : x.task > y.task;
-        });
-        continue;
-      }
-      const std::size_t lane = c * static_cast<std::size_t>(pcs_) + done.pc;
-      const auto slot = static_cast<std::int32_t>(done.tag / static_cast<std::uint64_t>(pcs_));
-      lanes_[lane].ready.push_back({done.done_tick, slot, 0});
-    }
-    controller.completions.clear();
-  }
   finish_writes(tick, t);
   ask(tick);
-  if (inflows_.empty()) return;
-  ask_writes(tick);
-  inflows_.grant(std::min(inflows_.buffer_bytes(), kCopyChunkBytes),
-                 [&](const Inflow& in, const Message& m) { post(in.source, m, t + config_.grant_latency_fs); });
+  if (!inflows_.empty()) {
+    ask_writes(tick);
+    inflows_.grant(std::min(inflows_.buffer_bytes(), kCopyChunkBytes),
+                   [&](const Inflow& in, const Message& m) { post(in.source, m, t + config_.grant_latency_fs); });
+  }
+  for (std::size_t c = 0; c < controllers_.size(); ++c) {
+    // a read of what waits in the write queue is served when it is asked for, or when a return slot is free
+    if (!controllers_[c].completions.empty()) take_completions(c);
+    command_tick_[c] = controllers_[c].next_event();
+  }
 }
 
 void MemoryNode::visit(sim::Visitor& v) {
@@ -391,6 +405,7 @@ void MemoryNode::visit(sim::Visitor& v) {
   v.value(Kind::state, orders_);
   inflows_.visit(v);
   v.vector(Kind::stamp, writes_);
+  v.vector(Kind::stamp, command_tick_);
 }
 
 std::string MemoryNode::waiting_for() const {

@@ -3,11 +3,11 @@
 // Granted tiles are cut into bursts lazily. Each pseudo-channel takes the bursts that the address map gives it, tile
 // after tile in the order in which the grants arrived, demands before prefetches, as its queue has room. A burst that
 // has come off the bus stays in its pseudo-channel's read-return buffer until the packet that carries it has left the
-// source; without a free slot no further read is issued, so a congested network slows the DRAM. Bursts of one tile and
-// pseudo-channel share packets; a packet that is not full leaves when its tile's last burst is in, or when the return
-// buffer is full and it is the oldest (else partial packets could fill the buffer for ever). A copy streams in from
-// another memory endpoint, held back by a write buffer as large as the read-return buffer, and is done when its last
-// burst is in the banks.
+// source; without a free slot no further read is issued, so a congested network slows the DRAM. The commands of a tick
+// are decided on what was known before it. Bursts of one tile and pseudo-channel share packets; a packet that is not
+// full leaves when its tile's last burst is in, or when the return buffer is full and it is the oldest (else partial
+// packets could fill the buffer for ever). A copy streams in from another memory endpoint, held back by a write buffer
+// as large as the read-return buffer, and is done when its last burst is in the banks.
 #pragma once
 
 #include <cstdint>
@@ -99,6 +99,7 @@ class MemoryNode final : public sim::Node {
     std::int64_t leaving = 0;   // ... and bursts of packets that have not left the source yet
   };
   void begin(const sim::Message& m);
+  void take_completions(std::size_t channel);
   void find_lanes();
   void ask_writes(std::int64_t tick);
   void finish_writes(std::int64_t tick, sim::Fs t);
@@ -121,6 +122,7 @@ class MemoryNode final : public sim::Node {
   MemoryNodeConfig config_;
   mem::AddressMap map_;
   std::vector<mem::Controller> controllers_;
+  std::vector<std::int64_t> command_tick_;  // next event of each controller, as of the last evaluation
   std::int64_t burst_bytes_;
   std::int32_t packet_bursts_;
   std::int32_t pcs_;

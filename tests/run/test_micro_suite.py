@@ -8,9 +8,10 @@ The rules that every answer follows from (docs/coupling.md):
   here R+V+S+X = 4 and L = 2. A message becomes packets at the cycle at which the network sees it.
 - A compute node that sees a fetch at edge n grants its tiles as the buffer has room: committed at edge n + G, the grant
   latency (1 where nothing else is said).
-- Memory: requests accepted at tick m get their first command at m + 1. HBM2 at 2 Gb/s: ACT is two CK long, so RD is
-  14 + 1 CK behind it; the last beat is 14 + 2 CK behind RD; RDs to one bank are 4 CK apart. ACTs share one row bus, RDs
-  one column bus, oldest first.
+- Memory: the commands of tick m are decided on what was known before it; requests accepted, return slots freed and
+  streams called off at m count from m + 1 on. HBM2 at 2 Gb/s: ACT is two CK long, so RD is 14 + 1 CK behind it; the
+  last beat is 14 + 2 CK behind RD; RDs to one bank are 4 CK apart. ACTs share one row bus, RDs one column bus, oldest
+  first.
 - A packet of bursts is committed at the last beat of its last burst. A tile is there when its bytes have been seen.
 
 Shorthand: T(H, f) = 4H + 2(H-1) + 3 + f - 1, so T(2, 1) = 13, T(2, 4) = 16, T(3, 4) = 22.
@@ -300,16 +301,16 @@ def test_a_prefetch_that_is_revoked() -> None:
     bench.revoke(1, prefetch)
     revoke = bench.submit(100 * NS)
     bench.run()
-    # Seen at 101, called off at 102, memory 103: RDs 19 ... 99 are out, 21 of 32; the other 11 bursts never leave
-    # their banks. The third packet goes with its 5 bursts: last beat 99 + 16 = 115, network 116, 3 flits, read 131,
-    # compute 132.
+    # Seen at 101, called off at 102, memory 103: RDs 19 ... 103 are out, 22 of 32, that of tick 103 having been decided
+    # on before; the other 10 bursts never leave their banks. The third packet goes with its 6 bursts: last beat
+    # 103 + 16 = 119, network 120, 3 flits, read 135, compute 136.
     assert bench.end_ns(revoke) == 101
-    assert bench.end_ns(prefetch) == 116 + network_cycles(2, 3) + 1 == 132
-    assert bench.records[prefetch]["moved_bytes"] == 21 * BURST
+    assert bench.end_ns(prefetch) == 120 + network_cycles(2, 3) + 1 == 136
+    assert bench.records[prefetch]["moved_bytes"] == 22 * BURST
     memory = bench.machine.memory_statistics(0)
-    assert (memory["read_bytes"], memory["cancelled_bytes"]) == (21 * BURST, 11 * BURST)
+    assert (memory["read_bytes"], memory["cancelled_bytes"]) == (22 * BURST, 10 * BURST)
     compute = bench.machine.compute_statistics(1)
-    assert compute["wasted_bytes"] == 21 * BURST
+    assert compute["wasted_bytes"] == 22 * BURST
     assert compute["free_tiles"] == compute["buffer_tiles"]
 
 
