@@ -135,23 +135,21 @@ class FlitNetwork {
  private:
   // Input VCs are numbered router << vc_shift_ | port * num_vcs + vc; output VCs alike; ports router << port_shift_ |
   // p.
+  // Masks over a router's input VCs; pairs are indexed by the parity of the cycle in which they act.
   struct Router {
-    std::uint64_t va = 0;              // in VC allocation
-    std::uint64_t va_joining[2] = {};  // from cycles of this parity
-    std::uint64_t sa = 0;              // a flit and, as far as is known, a credit
-    std::uint64_t sa_joining = 0;      // VC allocation won in this cycle
-    std::uint64_t blocked = 0;         // a flit without a credit
-    std::uint64_t parked = 0;          // a head whose VCs are all owned
+    std::uint64_t va[2] = {};   // in VC allocation
+    std::uint64_t sa[2] = {};   // in switch allocation: a flit and, as far as is known, a credit
+    std::uint64_t blocked = 0;  // a flit without a credit
+    std::uint64_t parked = 0;   // a head whose VCs are all owned
   };
   struct InputVc {
     std::uint32_t front = 0;        // slot of the oldest flit
     std::uint32_t vcs = 0;          // output VCs this route may use
-    std::uint16_t visible = 0;      // flits that have arrived
+    std::uint32_t visible = 0;      // flits that have arrived
     std::uint8_t output = kNoPort;  // of the packet at the front, kNoPort when idle
     std::uint8_t output_vc = 0;     // port * num_vcs + vc, once allocated
     std::uint8_t accept = 0;        // iSLIP accept pointer of VC allocation
-    std::uint8_t port = 0;
-    std::uint8_t vc = 0;
+    std::uint8_t unused = 0;
   };
   struct OutputVc {
     std::uint32_t write = 0;  // next slot downstream (at a terminal: of its ejection ring)
@@ -162,12 +160,12 @@ class FlitNetwork {
   struct Port {
     std::uint64_t to = 0;              // input VCs routed to this output
     std::uint32_t free_vcs = 0;        // output VCs without an owner
-    std::uint32_t arrive = 0;          // cycles from winning the switch to arrival downstream
+    std::uint32_t link_time = 0;       // cycles from sending to arrival downstream
     std::uint32_t credit = 0;          // cycles from freeing a slot of this input to its use upstream
     std::uint32_t up = 0;              // first output VC upstream, or terminal
     std::uint32_t gap = 0;             // ring size - buffer depth, of the output's rings
     std::uint32_t terminal = kNoLink;  // ejecting to
-    std::uint32_t latency = 0;         // of the link into this input
+    std::uint64_t step = 0;            // 1 router << 32 | latency of the link into this input
     std::uint8_t sa_grant = 0;
     std::uint8_t sa_accept = 0;
     std::uint8_t sa_vc = 0;   // round robin over the input's VCs
@@ -178,14 +176,15 @@ class FlitNetwork {
     std::int64_t inject = 0;
     std::uint64_t tag = 0;
     std::int64_t flit_sum = 0;
+    std::uint64_t path = 0;  // routers visited << 32 | latencies of the links between them
     std::int32_t source = 0;
     std::int32_t dest = 0;
     std::int32_t size = 0;
     std::uint32_t next = 0;  // in the source's FIFO or the free list
-    std::int32_t links = 0;
-    std::uint16_t hops = 0;
+    std::uint32_t class_vcs = 0;
     std::uint8_t message_class = 0;
-    std::uint8_t unused = 0;
+    std::uint8_t route_class = 0;  // of routings that remember how a dimension was entered
+    std::uint8_t unused[2] = {};
   };
   struct SourceQueue {
     std::uint32_t first = kNoPacket;
@@ -201,10 +200,6 @@ class FlitNetwork {
     std::uint32_t turn = 0;  // class to try first among equals
     std::uint32_t unused = 0;
     std::int64_t armed = kNoEvent;  // cycle of the earliest scheduled wake for a packet's creation
-  };
-  struct WheelSlot {
-    std::vector<std::uint32_t> arrivals;  // input VCs
-    std::vector<std::uint32_t> wakes;     // kind << 29 | index
   };
   struct FutureSource {
     std::int64_t cycle = 0;
@@ -229,27 +224,41 @@ class FlitNetwork {
 
   void build(const NetworkSpec& spec);
   [[nodiscard]] std::uint32_t advance(std::uint32_t slot) const;
-  [[nodiscard]] std::uint32_t credit_slot(std::uint32_t write, std::uint32_t gap) const;
+  // The slot whose release allows writing to `write`: `write` itself when the ring is as deep as the buffer.
+  [[nodiscard]] std::uint32_t credit_slot(std::uint32_t write, std::uint32_t gap) const {
+    return (write & ~ring_mask_) | ((write + gap) & ring_mask_);
+  }
   void wake_at(std::uint32_t when, Wake kind, std::uint32_t index);
-  void activate(std::uint32_t router);
+  void arrive_at(std::uint32_t when, std::uint32_t input);
+  void join_va(std::uint32_t router, std::uint64_t bits, std::uint32_t when);
+  void join_sa(std::uint32_t router, std::uint64_t bits, std::uint32_t when);
   void run_wakes(std::uint32_t now);
   void run_arrivals(std::uint32_t now);
   void route_head(std::uint32_t input, InputVc& vc, std::uint32_t join);
   void run_sources(std::uint32_t now);
   bool send_from(std::uint32_t terminal, std::uint32_t now);
+  bool send_class(std::uint32_t terminal, std::uint32_t message_class, std::uint32_t now);
+  bool send_by_priority(std::uint32_t terminal, std::uint32_t now);
   void send_flit(std::uint32_t terminal, SourceQueue& queue, std::uint32_t now);
   [[nodiscard]] bool choose_vc(std::uint32_t terminal, std::uint32_t message_class, std::uint32_t now);
   void arm(std::uint32_t terminal, std::uint32_t now);
   void schedule_source(std::uint32_t terminal, std::int64_t cycle);
   void watch_slot(std::uint32_t slot, std::uint32_t now, Wake kind, std::uint32_t index);
-  void allocate_vcs(std::uint32_t router, std::uint32_t now);
+  void run_vc_allocation(std::uint32_t now);
+  void allocate_vcs(std::uint32_t router, std::uint64_t requests, std::uint32_t now);
   void allocate_contended(std::uint32_t router, std::uint64_t requests, std::uint32_t output, std::uint32_t now);
   void park(std::uint32_t router, std::uint32_t bit, std::uint32_t now);
   void grant_vc(std::uint32_t router, std::uint32_t bit, std::uint32_t resource, std::uint32_t now);
-  void allocate_switch(std::uint32_t router, std::uint32_t now);
-  void allocate_switch_contended(std::uint32_t router, std::uint64_t requests, std::uint32_t now);
+  void run_switch_allocation(std::uint32_t now);
+  void allocate_switch(std::uint32_t router, std::uint64_t requests, std::uint32_t now);
+  [[nodiscard]] bool has_credit(std::uint32_t router, std::uint32_t bit, std::uint32_t now) const;
+  void block(std::uint32_t router, std::uint32_t bit, std::uint32_t now);
+  [[nodiscard]] std::uint64_t match_switch(std::uint32_t router, std::uint64_t requests, std::uint32_t now);
+  void wake_upstream(const Port& in, std::uint32_t vc, std::uint32_t freed);
+  void unpark(std::uint32_t router, std::uint32_t output, std::uint32_t now);
+  void run_cycle(std::uint32_t now);
   void win_switch(std::uint32_t router, std::uint32_t bit, std::uint32_t now);
-  void eject(const Port& port, std::uint32_t word, std::uint32_t sent);
+  void eject(std::uint32_t terminal, std::uint32_t word, std::uint32_t sent);
   [[nodiscard]] std::uint32_t batched_send(std::uint32_t router, std::uint32_t output, std::uint32_t now);
   void rebase(std::int64_t next_base);
   void book_running_waits();
@@ -259,8 +268,10 @@ class FlitNetwork {
   std::uint32_t vc_shift_ = 0;
   std::uint32_t port_shift_ = 0;
   std::uint32_t num_vcs_ = 0;
+  std::uint8_t port_of_[64] = {};  // of an input VC bit
+  std::uint8_t vc_of_[64] = {};
   std::uint32_t ring_mask_ = 0;
-  std::uint32_t wheel_mask_ = 0;
+  std::uint32_t wakes_mask_ = 0;
   std::uint32_t traversal_ = 0;  // S - 1 + X
   std::uint32_t va_delay_ = 0;   // R
   std::uint32_t sa_delay_ = 0;   // V
@@ -277,8 +288,14 @@ class FlitNetwork {
   std::vector<std::uint32_t> since_;  // per input VC: start of the present wait
   std::vector<std::uint16_t> routes_;
   std::vector<std::uint32_t> vc_sets_;
-  std::vector<std::uint64_t> active_;  // routers, a bit each
-  std::vector<WheelSlot> wheel_;
+  std::vector<std::uint64_t> va_active_[2];  // routers, a bit each, by the parity of the cycle
+  std::vector<std::uint64_t> sa_active_[2];
+  // events by cycle modulo the wheel's size: input VCs at which a flit arrives, wakes as kind << 29 | index
+  std::vector<std::uint32_t> arrivals_due_;  // at most one per channel and cycle: fixed room per cycle
+  std::vector<std::uint32_t> arrivals_count_;
+  std::vector<std::vector<std::uint32_t>> wakes_due_;
+  std::uint32_t arrivals_room_ = 0;
+  std::uint32_t arrivals_mask_ = 0;
 
   std::vector<Packet> packets_;
   std::uint32_t free_packet_ = kNoPacket;

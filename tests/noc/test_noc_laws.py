@@ -186,10 +186,11 @@ def test_waits_for_credits_and_switches_are_booked() -> None:
     assert waits["no_credit_cycles"].sum() == 0
 
 
-def run_with_fault(fault: str, code: str) -> subprocess.CompletedProcess[str]:
+def run_with_fault(fault: str | None, code: str) -> subprocess.CompletedProcess[str]:
+    environment = {key: value for key, value in os.environ.items() if key != "COSIM_FAULT"}
     return subprocess.run(
         [sys.executable, "-c", code],
-        env={**os.environ, "COSIM_FAULT": fault},
+        env=environment if fault is None else {**environment, "COSIM_FAULT": fault},
         capture_output=True,
         text=True,
         check=False,
@@ -210,7 +211,7 @@ print("finished")
     [("lose_flit", "flits are lost"), ("drop_credit", "never returned")],
 )
 def test_a_broken_law_is_reported(fault: str, says: str) -> None:
-    healthy = run_with_fault("none", FAULTY_RUN)
+    healthy = run_with_fault(None, FAULTY_RUN)
     assert healthy.stdout.strip() == "finished", healthy.stderr
     broken = run_with_fault(fault, FAULTY_RUN)
     assert broken.returncode != 0

@@ -1,0 +1,249 @@
+// Construction of a network and what happens at its sources before a packet leaves.
+#include <algorithm>
+#include <bit>
+#include <functional>
+#include <stdexcept>
+
+#include "noc/bits.hpp"
+#include "noc/flit_network.hpp"
+
+namespace cosim::noc {
+
+namespace {
+
+std::uint32_t log2_ceil(std::uint32_t value) { return static_cast<std::uint32_t>(std::bit_width(value - 1)); }
+
+// Every lost flit or credit of a fault point is preceded by this many good ones.
+constexpr std::int64_t kFaultPeriod = 50;
+
+}  // namespace
+
+FlitNetwork::FlitNetwork(const NetworkSpec& spec) : spec_(spec), fault_(sim::fault_from_environment()) {
+  const std::vector<std::string> problems = spec.problems();
+  if (!problems.empty()) {
+    std::string text;
+    for (const std::string& problem : problems) text += (text.empty() ? "" : "\n") + problem;
+    throw std::invalid_argument(text);
+  }
+  build(spec_);
+}
+
+void FlitNetwork::build(const NetworkSpec& spec) {
+  num_vcs_ = as_u32(spec.num_vcs);
+  vc_shift_ = log2_ceil(as_u32(spec.ports) * num_vcs_);
+  port_shift_ = log2_ceil(as_u32(spec.ports));
+  const std::uint32_t traverse = as_u32(spec.st_prepare_delay + spec.st_final_delay);
+  traversal_ = as_u32(spec.sw_alloc_delay) - 1 + traverse;
+  va_delay_ = as_u32(spec.routing_delay);
+  sa_delay_ = as_u32(spec.vc_alloc_delay);
+  batched_ = spec.compat_booksim2 && traverse > 1;
+  const std::uint32_t credit_delay = as_u32(spec.credit_delay);
+  ejection_reuse_ = 2 * (as_u32(kTerminalLinkLatency) + 1) + credit_delay;
+  fault_countdown_ = kFaultPeriod;
+
+  std::int32_t deepest = spec.vc_buf_size;
+  std::int32_t longest = 1;
+  for (const LinkSpec& link : spec.links) {
+    deepest = std::max(deepest, link.buffer_flits);
+    longest = std::max(longest, link.latency);
+  }
+  const std::uint32_t ring = std::bit_ceil(as_u32(deepest));
+  ring_mask_ = ring - 1;
+  const std::uint32_t horizon =
+      std::max({traversal_ + 3 * traverse + as_u32(longest) + 1, as_u32(longest) + 1 + credit_delay,
+                traversal_ + 3 * traverse + ejection_reuse_, va_delay_ + 1, sa_delay_});
+  wakes_mask_ = std::bit_ceil(std::max<std::uint32_t>(horizon + 2, 64)) - 1;
+  wakes_due_.resize(wakes_mask_ + 1);
+  arrivals_mask_ = std::bit_ceil(traversal_ + 3 * traverse + as_u32(longest) + 3) - 1;
+  arrivals_room_ = static_cast<std::uint32_t>(spec.links.size() + spec.terminals.size());
+  arrivals_count_.resize(arrivals_mask_ + 1);
+  arrivals_due_.resize(static_cast<std::size_t>(arrivals_mask_ + 1) * arrivals_room_);
+
+  const std::uint32_t routers = as_u32(spec.routers);
+  const auto terminals = static_cast<std::uint32_t>(spec.terminals.size());
+  const std::size_t vcs = static_cast<std::size_t>(routers) << vc_shift_;
+  routers_.resize(routers);
+  ports_.resize(static_cast<std::size_t>(routers) << port_shift_);
+  inputs_.resize(vcs);
+  outputs_.resize(vcs);
+  since_.resize(vcs);
+  for (auto* counters : {&flits_, &no_credit_, &lost_switch_, &busy_vc_, &lost_vc_}) counters->resize(vcs);
+  rings_.resize((vcs + static_cast<std::size_t>(terminals) * num_vcs_) * ring);
+  for (auto* active : {&va_active_[0], &va_active_[1], &sa_active_[0], &sa_active_[1]}) {
+    active->resize((routers + 63) / 64);
+  }
+  active_sources_.resize((terminals + 63) / 64);
+
+  for (std::uint32_t r = 0; r < routers; ++r) {
+    for (std::uint32_t p = 0; p < as_u32(spec.ports); ++p) {
+      for (std::uint32_t v = 0; v < num_vcs_; ++v) {
+        const std::uint32_t input = (r << vc_shift_) + p * num_vcs_ + v;
+        inputs_[input].front = input * ring;
+        port_of_[p * num_vcs_ + v] = as_u8(p);
+        vc_of_[p * num_vcs_ + v] = as_u8(v);
+        ports_[(r << port_shift_) + p].step = std::uint64_t{1} << 32U;
+      }
+    }
+  }
+  const std::uint32_t all_vcs = num_vcs_ == 32 ? ~0U : (1U << num_vcs_) - 1U;
+  for (const LinkSpec& link : spec.links) {
+    const std::uint32_t from = (as_u32(link.from_router) << vc_shift_) + as_u32(link.from_port) * num_vcs_;
+    const std::uint32_t to = (as_u32(link.to_router) << vc_shift_) + as_u32(link.to_port) * num_vcs_;
+    Port& out = ports_[(as_u32(link.from_router) << port_shift_) + as_u32(link.from_port)];
+    Port& in = ports_[(as_u32(link.to_router) << port_shift_) + as_u32(link.to_port)];
+    out.free_vcs = all_vcs;
+    out.link_time = as_u32(link.latency) + 1;
+    out.gap = ring - as_u32(link.buffer_flits);
+    in.credit = as_u32(link.latency) + 1 + credit_delay;
+    in.up = from;
+    in.step |= as_u32(link.latency);
+    any_gap_ = any_gap_ || out.gap != 0;
+    for (std::uint32_t v = 0; v < num_vcs_; ++v) {
+      outputs_[from + v].down = to + v;
+      outputs_[from + v].write = (to + v) * ring;
+    }
+  }
+
+  if (spec.classes.empty()) {
+    class_masks_ = {all_vcs};
+    class_order_ = {0};
+    class_groups_ = {0, 1};
+  } else {
+    for (const ClassSpec& c : spec.classes) {
+      class_order_.push_back(static_cast<std::uint32_t>(class_masks_.size()));
+      class_masks_.push_back(c.vc_mask);
+    }
+    const auto priority = [&](std::uint32_t c) { return spec.classes[c].priority; };
+    std::stable_sort(class_order_.begin(), class_order_.end(),
+                     [&](std::uint32_t a, std::uint32_t b) { return priority(a) > priority(b); });
+    for (std::uint32_t i = 0; i < class_order_.size(); ++i) {
+      if (i == 0 || priority(class_order_[i]) != priority(class_order_[i - 1])) class_groups_.push_back(i);
+    }
+    class_groups_.push_back(static_cast<std::uint32_t>(class_order_.size()));
+  }
+  num_classes_ = static_cast<std::uint32_t>(class_masks_.size());
+
+  terminals_.resize(terminals);
+  queues_.resize(static_cast<std::size_t>(terminals) * num_classes_);
+  source_write_.resize(static_cast<std::size_t>(terminals) * num_vcs_);
+  for (auto* counters : {&window_injected_, &window_ejected_, &injected_to_, &ejected_at_}) counters->resize(terminals);
+  for (std::uint32_t n = 0; n < terminals; ++n) {
+    const TerminalSpec& terminal = spec.terminals[n];
+    const std::uint32_t first = (as_u32(terminal.router) << vc_shift_) + as_u32(terminal.port) * num_vcs_;
+    Port& port = ports_[(as_u32(terminal.router) << port_shift_) + as_u32(terminal.port)];
+    port.free_vcs = all_vcs;
+    port.terminal = n;
+    port.gap = ring - as_u32(spec.vc_buf_size);
+    port.credit = as_u32(kTerminalLinkLatency) + 1;
+    port.up = n;
+    port.source = 1;
+    any_gap_ = any_gap_ || port.gap != 0;
+    terminals_[n].input = first;
+    terminals_[n].gap = port.gap;
+    for (std::uint32_t v = 0; v < num_vcs_; ++v) {
+      source_write_[n * num_vcs_ + v] = (first + v) * ring;
+      outputs_[first + v].write = (static_cast<std::uint32_t>(vcs) + n * num_vcs_ + v) * ring;
+    }
+  }
+  routes_ = spec.routes.entries;
+  vc_sets_ = spec.routes.vc_sets;
+  if (batched_) {
+    batch_start_.resize(routers);
+    batch_end_.resize(routers);
+    last_send_.resize(ports_.size());
+  }
+  spec_.routes = {};
+}
+
+void FlitNetwork::offer(const PacketIn& packet) {
+  const auto terminals = static_cast<std::int32_t>(terminals_.size());
+  const auto fail = [](const std::string& text) { throw std::invalid_argument("offered packet: " + text); };
+  if (packet.source < 0 || packet.source >= terminals || packet.dest < 0 || packet.dest >= terminals) {
+    fail("source " + std::to_string(packet.source) + " and dest " + std::to_string(packet.dest) + " must be in 0.." +
+         std::to_string(terminals - 1));
+  }
+  if (packet.size_flits < 1) fail("size_flits must be at least 1, got " + std::to_string(packet.size_flits));
+  if (packet.message_class < 0 || as_u32(packet.message_class) >= num_classes_) {
+    fail("message_class must be in 0.." + std::to_string(num_classes_ - 1) + ", got " +
+         std::to_string(packet.message_class));
+  }
+  if (packet.create_cycle <= cycle_) {
+    fail("create_cycle " + std::to_string(packet.create_cycle) + " is not after the last step (cycle " +
+         std::to_string(cycle_) + ")");
+  }
+  std::uint32_t slot = free_packet_;
+  if (slot != kNoPacket) {
+    free_packet_ = packets_[slot].next;
+  } else {
+    if (packets_.size() >= kPacketMask) throw std::length_error("more than 536870911 packets alive");
+    slot = static_cast<std::uint32_t>(packets_.size());
+    packets_.emplace_back();
+  }
+  Packet& p = packets_[slot];
+  p = Packet{};
+  p.create = packet.create_cycle;
+  p.tag = packet.tag;
+  p.source = packet.source;
+  p.dest = packet.dest;
+  p.size = packet.size_flits;
+  p.next = kNoPacket;
+  p.message_class = static_cast<std::uint8_t>(packet.message_class);
+  p.class_vcs = class_masks_[p.message_class];
+  SourceQueue& queue = queues_[as_u32(packet.source) * num_classes_ + as_u32(packet.message_class)];
+  ++queued_packets_;
+  if (queue.first == kNoPacket) {
+    queue.first = slot;
+    queue.last = slot;
+    schedule_source(as_u32(packet.source), packet.create_cycle);
+  } else {
+    packets_[queue.last].next = slot;
+    queue.last = slot;
+  }
+}
+
+void FlitNetwork::schedule_source(std::uint32_t terminal, std::int64_t cycle) {
+  Terminal& node = terminals_[terminal];
+  if (cycle >= node.armed) return;
+  node.armed = cycle;
+  if (cycle - cycle_ <= wakes_mask_ && cycle - base_ < kRebaseAfter) {
+    const std::size_t slot = static_cast<std::uint32_t>(cycle - base_) & wakes_mask_;
+    wakes_due_[slot].push_back(static_cast<std::uint32_t>(kTerminal) << 29U | terminal);
+  } else {
+    future_sources_.push_back({cycle, terminal, 0});
+    std::push_heap(future_sources_.begin(), future_sources_.end(), std::greater<>());
+  }
+}
+
+std::int64_t FlitNetwork::cancel_queued() {
+  std::int64_t cancelled = 0;
+  for (SourceQueue& queue : queues_) {
+    const bool keep_first = queue.left != 0;
+    std::uint32_t slot = queue.first;
+    if (slot != kNoPacket && keep_first) {
+      const std::uint32_t rest = packets_[slot].next;
+      packets_[slot].next = kNoPacket;
+      queue.last = slot;
+      slot = rest;
+    } else {
+      queue.first = queue.last = kNoPacket;
+    }
+    while (slot != kNoPacket) {
+      const std::uint32_t next = packets_[slot].next;
+      packets_[slot].next = free_packet_;
+      free_packet_ = slot;
+      ++cancelled;
+      slot = next;
+    }
+  }
+  queued_packets_ -= cancelled;
+  return cancelled;
+}
+
+void FlitNetwork::count_window(std::int64_t begin, std::int64_t end) {
+  window_begin_ = begin;
+  window_end_ = end;
+  std::fill(window_injected_.begin(), window_injected_.end(), 0);
+  std::fill(window_ejected_.begin(), window_ejected_.end(), 0);
+}
+
+}  // namespace cosim::noc

@@ -1,0 +1,284 @@
+// What a network shows: counters, latency terms, its laws, who waits for whom, and its whole state.
+#include <algorithm>
+#include <bit>
+
+#include "noc/bits.hpp"
+#include "noc/flit_network.hpp"
+
+namespace cosim::noc {
+
+LatencyTerms FlitNetwork::terms(const Arrival& arrival) const {
+  LatencyTerms t;
+  t.source_queueing_cycles = arrival.inject_cycle - arrival.create_cycle;
+  t.router_cycles = std::int64_t{arrival.hops} * (va_delay_ + sa_delay_ + traversal_ + 1);
+  t.link_cycles = arrival.link_cycles + 2 * kTerminalLinkLatency + 1;
+  t.serialisation_cycles = arrival.size_flits - 1;
+  t.contention_cycles = arrival.cycle - arrival.inject_cycle - t.router_cycles - t.link_cycles - t.serialisation_cycles;
+  return t;
+}
+
+std::int64_t FlitNetwork::flit_hops() const {
+  std::int64_t sum = 0;
+  for (const std::int64_t flits : flits_) sum += flits;
+  return sum;
+}
+
+std::vector<std::pair<std::int32_t, std::int32_t>> FlitNetwork::connected_outputs() const {
+  std::vector<std::pair<std::int32_t, std::int32_t>> found;
+  for (std::int32_t r = 0; r < spec_.routers; ++r) {
+    for (std::int32_t p = 0; p < spec_.ports; ++p) {
+      const Port& port = ports_[(as_u32(r) << port_shift_) + as_u32(p)];
+      if (port.link_time != 0 || port.terminal != kNoLink) found.emplace_back(r, p);
+    }
+  }
+  return found;
+}
+
+std::vector<OutputCounters> FlitNetwork::connected_counters() {
+  book_running_waits();
+  std::vector<OutputCounters> all;
+  for (const auto& [router, port] : connected_outputs()) {
+    for (std::uint32_t v = 0; v < num_vcs_; ++v) {
+      const std::size_t at = (as_u32(router) << vc_shift_) + as_u32(port) * num_vcs_ + v;
+      all.push_back({flits_[at], no_credit_[at], lost_switch_[at], busy_vc_[at], lost_vc_[at]});
+    }
+  }
+  return all;
+}
+
+// Books the part of every wait that lies at or before the last step; the rest is booked when it ends.
+void FlitNetwork::book_running_waits() {
+  const auto next = static_cast<std::uint32_t>(cycle_ + 1 - base_);
+  for (std::uint32_t r = 0; r < routers_.size(); ++r) {
+    const Router& router = routers_[r];
+    const std::uint32_t base = r << vc_shift_;
+    for (std::uint64_t rest = router.blocked | router.parked | router.va[next & 1U]; rest != 0; rest &= rest - 1) {
+      const std::uint32_t bit = lowest(rest);
+      const InputVc& vc = inputs_[base + bit];
+      std::uint32_t& since = since_[base + bit];
+      const auto waited = static_cast<std::int32_t>(next - since);
+      if (waited <= 0) continue;
+      const std::uint32_t asked = base + vc.output * num_vcs_ + lowest(vc.vcs);
+      if ((router.blocked >> bit & 1U) != 0) {
+        no_credit_[base + vc.output_vc] += waited;
+      } else if ((router.parked >> bit & 1U) != 0) {
+        busy_vc_[asked] += waited;
+      } else {
+        lost_vc_[asked] += waited;
+      }
+      since = next;
+    }
+  }
+}
+
+std::int64_t FlitNetwork::injected_to(std::int32_t terminal) const { return injected_to_[as_size(terminal)]; }
+std::int64_t FlitNetwork::ejected_at(std::int32_t terminal) const { return ejected_at_[as_size(terminal)]; }
+
+std::string FlitNetwork::name_of_input(std::uint32_t input) const {
+  const std::uint32_t bit = input & ((1U << vc_shift_) - 1);
+  return "router " + std::to_string(input >> vc_shift_) + " input port " + std::to_string(port_of_[bit]) + " VC " +
+         std::to_string(vc_of_[bit]);
+}
+
+std::string FlitNetwork::verify_conservation() const {
+  std::int64_t held = 0;
+  const std::size_t router_slots = inputs_.size() * (ring_mask_ + 1);
+  for (std::size_t slot = 0; slot < router_slots; ++slot) held += (rings_[slot] & kFlit) != 0 ? 1 : 0;
+  if (held != injected_flits_ - ejected_flits_) {
+    return "flits are lost: " + std::to_string(injected_flits_) + " injected, " + std::to_string(ejected_flits_) +
+           " ejected, but " + std::to_string(held) + " in buffers and on links";
+  }
+  const std::uint32_t horizon = static_cast<std::uint32_t>(cycle_ - base_) + wakes_mask_;
+  for (std::size_t slot = 0; slot < rings_.size(); ++slot) {
+    if ((rings_[slot] & kFlit) != 0 || rings_[slot] <= horizon) continue;
+    const std::size_t vc = slot / (ring_mask_ + 1);
+    if (vc >= inputs_.size()) {
+      const std::size_t n = (vc - inputs_.size()) / num_vcs_;
+      return "a credit of node " + std::to_string(n) + "'s ejection channel never returned";
+    }
+    return "a credit of " + name_of_input(static_cast<std::uint32_t>(vc)) + " never returned";
+  }
+  if (!idle()) return {};
+  for (std::size_t n = 0; n < terminals_.size(); ++n) {
+    if (injected_to_[n] != ejected_at_[n]) {
+      return "node " + std::to_string(n) + " received " + std::to_string(ejected_at_[n]) + " of " +
+             std::to_string(injected_to_[n]) + " flits sent to it";
+    }
+  }
+  for (std::uint32_t r = 0; r < routers_.size(); ++r) {
+    const Router& router = routers_[r];
+    if ((router.va[0] | router.va[1] | router.sa[0] | router.sa[1] | router.blocked | router.parked) != 0) {
+      return "router " + std::to_string(r) + " still has a VC at work in an empty network";
+    }
+    for (std::uint32_t p = 0; p < as_u32(spec_.ports); ++p) {
+      const Port& port = ports_[(r << port_shift_) + p];
+      const bool connected = port.link_time != 0 || port.terminal != kNoLink;
+      if (connected && static_cast<std::uint32_t>(std::popcount(port.free_vcs)) != num_vcs_) {
+        return "an output VC of router " + std::to_string(r) + " port " + std::to_string(p) + " was never released";
+      }
+    }
+  }
+  return {};
+}
+
+std::string FlitNetwork::wait_for_cycle() const {
+  // Each waiting input VC names one it waits for: the one that holds the slot or the VC it needs.
+  const auto waits_for = [&](std::uint32_t input, std::string& reason) -> std::int64_t {
+    const std::uint32_t router = input >> vc_shift_;
+    const std::uint32_t base = router << vc_shift_;
+    const std::uint64_t bit = std::uint64_t{1} << (input - base);
+    const InputVc& vc = inputs_[input];
+    if ((routers_[router].blocked & bit) != 0) {
+      const Port& port = ports_[(router << port_shift_) + vc.output];
+      const OutputVc& out = outputs_[base + vc.output_vc];
+      const std::uint32_t word = rings_[credit_slot(out.write, port.gap)];
+      reason = " waits for a credit of output port " + std::to_string(vc.output) + " VC " +
+               std::to_string(vc.output_vc - vc.output * num_vcs_);
+      if ((word & kFlit) == 0) return -1;
+      return out.down;
+    }
+    if ((routers_[router].parked & bit) != 0) {
+      reason = " waits for an output VC of port " + std::to_string(vc.output);
+      return base + outputs_[base + vc.output * num_vcs_ + lowest(vc.vcs)].owner;
+    }
+    if (vc.output != kNoPort && vc.visible == 0) {
+      reason = " is empty in the middle of a packet and waits for its next flit";
+      const Port& port = ports_[(router << port_shift_) + port_of_[input - base]];
+      if (port.source != 0) return -1;
+      const std::uint32_t up = port.up + vc_of_[input - base];
+      return (up & ~((1U << vc_shift_) - 1)) + outputs_[up].owner;
+    }
+    return -2;
+  };
+  std::string longest;
+  std::size_t longest_length = 0;
+  std::vector<std::uint32_t> seen(inputs_.size(), 0);
+  std::uint32_t walk = 0;
+  for (std::uint32_t start = 0; start < inputs_.size(); ++start) {
+    if (seen[start] != 0) continue;
+    ++walk;
+    std::vector<std::uint32_t> chain;
+    std::vector<std::string> reasons;
+    std::uint32_t at = start;
+    while (true) {
+      if (seen[at] == walk) {
+        const auto first = static_cast<std::size_t>(std::find(chain.begin(), chain.end(), at) - chain.begin());
+        std::string text = "cycle of " + std::to_string(chain.size() - first) + " waiting VCs:";
+        for (std::size_t i = first; i < chain.size(); ++i) {
+          text += "\n  " + name_of_input(chain[i]) + reasons[i] + ", held by " +
+                  name_of_input(i + 1 < chain.size() ? chain[i + 1] : at);
+        }
+        return text;
+      }
+      if (seen[at] != 0) break;
+      seen[at] = walk;
+      std::string reason;
+      const std::int64_t next = waits_for(at, reason);
+      if (next == -2) break;
+      chain.push_back(at);
+      reasons.push_back(reason);
+      if (next < 0) break;
+      at = static_cast<std::uint32_t>(next);
+    }
+    if (chain.size() > longest_length) {
+      longest_length = chain.size();
+      longest = "no cycle; the longest chain of waiting VCs:";
+      for (std::size_t i = 0; i < chain.size(); ++i) longest += "\n  " + name_of_input(chain[i]) + reasons[i];
+    }
+  }
+  return longest.empty() ? "no VC waits" : longest;
+}
+
+std::size_t FlitNetwork::core_bytes() const {
+  const auto bytes = [](const auto& v) { return v.capacity() * sizeof(v[0]); };
+  std::size_t sum = sizeof(*this);
+  sum += bytes(rings_) + bytes(routers_) + bytes(ports_) + bytes(inputs_) + bytes(outputs_) + bytes(since_);
+  sum += bytes(routes_) + bytes(vc_sets_) + bytes(arrivals_due_) + bytes(arrivals_count_) + bytes(wakes_due_) +
+         bytes(packets_) + bytes(terminals_);
+  sum += bytes(queues_) + bytes(source_write_) + bytes(active_sources_) + bytes(future_sources_);
+  sum += bytes(batch_start_) + bytes(batch_end_) + bytes(last_send_) + bytes(window_injected_) + bytes(window_ejected_);
+  sum += bytes(injected_to_) + bytes(ejected_at_) + bytes(flits_) + bytes(no_credit_) + bytes(lost_switch_);
+  sum += bytes(busy_vc_) + bytes(lost_vc_) + bytes(arrivals_) + bytes(departures_);
+  sum += bytes(spec_.links) + bytes(spec_.terminals) + bytes(spec_.classes);
+  for (const auto& wakes : wakes_due_) sum += bytes(wakes);
+  for (const auto* active : {&va_active_[0], &va_active_[1], &sa_active_[0], &sa_active_[1]}) sum += bytes(*active);
+  return sum;
+}
+
+// Makes `next_base` the cycle of stamp 0; what lies before it is "free since ever".
+void FlitNetwork::rebase(std::int64_t next_base) {
+  const std::int64_t delta = next_base - base_;
+  if (delta == 0) return;
+  const auto earlier = [&](std::uint32_t& stamp) {
+    stamp = stamp > delta ? static_cast<std::uint32_t>(stamp - delta) : 0;
+  };
+  for (std::uint32_t& word : rings_) {
+    if ((word & kFlit) == 0 && word != kNeverFree) earlier(word);
+  }
+  for (auto* stamps : {&batch_start_, &batch_end_, &last_send_}) {
+    for (std::uint32_t& stamp : *stamps) earlier(stamp);
+  }
+  // waits may have begun before the new base: their stamps wrap, differences stay right
+  for (std::uint32_t& stamp : since_) stamp -= static_cast<std::uint32_t>(delta);
+  if ((delta & 1) != 0) {
+    for (Router& router : routers_) {
+      std::swap(router.va[0], router.va[1]);
+      std::swap(router.sa[0], router.sa[1]);
+    }
+    std::swap(va_active_[0], va_active_[1]);
+    std::swap(sa_active_[0], sa_active_[1]);
+  }
+  const auto turn = [&](auto& items, std::size_t slots) {
+    const auto by = static_cast<std::ptrdiff_t>(static_cast<std::size_t>(delta) % slots * (items.size() / slots));
+    std::rotate(items.begin(), items.begin() + by, items.end());
+  };
+  turn(arrivals_due_, arrivals_count_.size());
+  turn(arrivals_count_, arrivals_count_.size());
+  turn(wakes_due_, wakes_due_.size());
+  base_ = next_base;
+}
+
+void FlitNetwork::visit(sim::Visitor& v) {
+  using sim::Kind;
+  if (cycle_ >= 0) rebase(cycle_);
+  v.value(Kind::stamp, base_);
+  v.value(Kind::stamp, cycle_);
+  v.vector(Kind::state, rings_);
+  v.vector(Kind::state, routers_);
+  v.vector(Kind::state, ports_);
+  v.vector(Kind::state, inputs_);
+  v.vector(Kind::state, outputs_);
+  v.vector(Kind::state, since_);
+  for (auto* active : {&va_active_[0], &va_active_[1], &sa_active_[0], &sa_active_[1]}) {
+    v.vector(Kind::state, *active);
+  }
+  v.vector(Kind::state, arrivals_count_);
+  for (std::size_t slot = 0; slot < arrivals_count_.size(); ++slot) {
+    v.array(Kind::state, arrivals_due_.data() + slot * arrivals_room_, arrivals_count_[slot]);
+  }
+  for (auto& wakes : wakes_due_) v.vector(Kind::state, wakes);
+  v.vector(Kind::state, packets_);
+  v.value(Kind::state, free_packet_);
+  v.vector(Kind::state, terminals_);
+  v.vector(Kind::state, queues_);
+  v.vector(Kind::state, source_write_);
+  v.vector(Kind::state, active_sources_);
+  v.vector(Kind::state, future_sources_);
+  v.vector(Kind::state, batch_start_);
+  v.vector(Kind::state, batch_end_);
+  v.vector(Kind::state, last_send_);
+  v.value(Kind::counter, injected_flits_);
+  v.value(Kind::counter, ejected_flits_);
+  v.value(Kind::state, queued_packets_);
+  v.value(Kind::state, fault_countdown_);
+  v.value(Kind::state, window_begin_);
+  v.value(Kind::state, window_end_);
+  for (auto* counters : {&window_injected_, &window_ejected_, &injected_to_, &ejected_at_, &flits_, &no_credit_,
+                         &lost_switch_, &busy_vc_, &lost_vc_}) {
+    v.vector(Kind::counter, *counters);
+  }
+  v.vector(Kind::state, arrivals_);
+  v.vector(Kind::state, departures_);
+}
+
+}  // namespace cosim::noc
