@@ -20,7 +20,7 @@ constexpr std::uint64_t bit(int b) { return std::uint64_t{1} << b; }
 std::uint64_t ready_banks(const std::int32_t* earliest, std::uint64_t mask, int banks, std::int32_t t) {
   std::uint64_t ready = 0;
 #if defined(__SSE2__)
-  if (std::popcount(mask) > 4) {
+  if ((mask & (mask - 1)) != 0) {
     const __m128i now = _mm_set1_epi32(t);
     for (int b = 0; b < banks; b += 4) {
       const __m128i at = _mm_load_si128(reinterpret_cast<const __m128i*>(earliest + b));
@@ -147,7 +147,9 @@ bool Controller::can_accept(Op op, int pc) const {
 void Controller::accept(const Request& request, std::int64_t tick) { take(request, tick, false); }
 
 bool Controller::try_accept(const Request& request, std::int64_t tick) {
-  return take(request, tick, !can_accept(request.op, request.pc));
+  const bool full = !can_accept(request.op, request.pc);
+  if (full && !config_.slot_freed_at_act) return false;
+  return take(request, tick, full);
 }
 
 std::uint16_t Controller::new_node() {
@@ -189,7 +191,6 @@ bool Controller::take(const Request& r, std::int64_t tick, bool only_without_slo
   if (only_without_slot) {
     // a forwarded read may itself have to wait for a return slot, in the queue that is full
     if (!buffered || (r.op == Op::read && p.return_slots == 0)) return false;
-    if (!config_.slot_freed_at_act) return false;
   }
   settle_before(q, t);
   ++counters_.asked;
@@ -585,6 +586,7 @@ bool Controller::pick_row(std::int32_t t, Choice& best, bool& is_act) {
   const bool pre_edge = align(t, Command::PREpb) == t;
   for (std::size_t pc = 0; pc < pcs_.size(); ++pc) {
     const PseudoChannel& p = pcs_[pc];
+    if (std::min(p.act_bound, p.pre_bound) > t) continue;
     const Op op =
         queues_[static_cast<std::size_t>(queues_of(static_cast<int>(pc)))].write_mode != 0 ? Op::write : Op::read;
     const BankLists& l = p.lists[static_cast<std::size_t>(index(op))];
@@ -864,6 +866,7 @@ void Controller::push_refreshes(std::int32_t t) {
 }
 
 bool Controller::issue_refresh(std::int32_t t) {
+  if (config_.refresh == Refresh::none) return false;
   const auto due = [&](Command c, const PseudoChannel& p, std::int32_t own) {
     return align(t, c) == t && std::max(own, gate(p, c)) <= t;
   };
