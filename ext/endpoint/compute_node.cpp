@@ -106,6 +106,7 @@ void ComputeNode::withdraw(Stream& s, std::int64_t n) {
     m.a = s.uid;
     m.message_class = s.message_class;
     post(s.memory, m, config_.clock.edge_fs(n + config_.grant_latency_cycles));
+    s.calling_off = 1;
   }
 }
 
@@ -113,6 +114,7 @@ void ComputeNode::withdrawn_bytes(std::int64_t uid, std::int64_t bytes) {
   Stream* s = stream_by_uid(uid);
   if (s == nullptr || s->withdrawn == 0) throw std::logic_error("bytes were called off for a stream that goes on");
   s->dropped_bytes += bytes;
+  s->calling_off = 0;
 }
 
 void ComputeNode::end_tile(std::int64_t n) {
@@ -268,7 +270,7 @@ void ComputeNode::evaluate(Fs t) {
       s.fetched = 1;
       report_done(s.task, n);
     }
-    const bool called_off = s.withdrawn != 0 && s.dropped_bytes >= s.granted_bytes;
+    const bool called_off = s.withdrawn != 0 && s.calling_off == 0 && s.dropped_bytes >= s.granted_bytes;
     if (called_off) {
       free_tiles_ += s.granted - s.consumed;
       if (s.fetched == 0) report_done(s.task, n);

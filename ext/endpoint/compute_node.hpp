@@ -60,8 +60,10 @@ class ComputeNode final : public sim::Node {
     std::int32_t memory = -1;
     std::uint8_t message_class = 0;
     std::uint8_t prefetch = 0;
-    std::uint8_t withdrawn = 0;  // tiles are given back, what is under way is dropped on arrival
-    std::uint8_t fetched = 0;    // its fetch task has been reported done
+    std::uint8_t withdrawn = 0;    // tiles are given back, what is under way is dropped on arrival
+    std::uint8_t fetched = 0;      // its fetch task has been reported done
+    std::uint8_t calling_off = 0;  // the memory has not said yet what it will not send
+    std::uint8_t reserved[7] = {};
     [[nodiscard]] std::int64_t arrived_tiles(std::int64_t tile) const {
       return arrived_bytes == bytes ? tiles : arrived_bytes / tile;
     }

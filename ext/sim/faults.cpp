@@ -12,6 +12,7 @@ Fault fault_from_environment() {
   const char* text = std::getenv("COSIM_FAULT");
   if (text == nullptr || *text == '\0') return Fault::none;
   const std::string_view name(text);
+  if (name == "none") return Fault::none;
   if (name == "drop_credit") return Fault::drop_credit;
   if (name == "lose_flit") return Fault::lose_flit;
   if (name == "late_refresh") return Fault::late_refresh;
