@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+# Interpreters that tests start must find the installed package, not the folder `cosim` of a checkout they start in.
+os.environ["PYTHONSAFEPATH"] = "1"
+
 # The same examples every time and no limit on time, so that a busy machine fails nothing;
 # `pytest --hypothesis-profile=explore` draws new ones.
 settings.register_profile("same", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
