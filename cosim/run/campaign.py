@@ -37,11 +37,7 @@ def top_rung(rungs: Sequence[str]) -> str | None:
 
 @dataclass
 class Campaign:
-    """The units of one experiment.
-
-    closed: every (policy, rung, seed), each rung deciding for itself.
-    replays: of those rungs whose decisions differed from the top rung's: the same unit under the top rung's decisions.
-    """
+    """The units of one experiment: what is kept is not run again, the rest runs in ``jobs`` processes."""
 
     setup: Setup
     resolved: str
@@ -59,7 +55,11 @@ class Campaign:
         ]
 
     def run(self, progress: Progress | None = None) -> tuple[dict[UnitKey, UnitResult], dict[UnitKey, UnitResult]]:
-        """All units: (closed, replays). Units found in the store are not run again."""
+        """All units: (closed, replays).
+
+        closed: every (policy, rung, seed), each rung deciding for itself. replays: of the rungs whose decisions
+        differed from the top rung's, the same unit under the top rung's decisions.
+        """
         keys = self.keys()
         if self.setup.spec.sampling != "none":
             return self._run_sampled(keys, progress), {}

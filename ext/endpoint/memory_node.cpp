@@ -175,11 +175,8 @@ void MemoryNode::ask_writes(std::int64_t tick) {
 }
 
 void MemoryNode::finish_writes(std::int64_t tick, Fs t) {
-  const auto later = [](const Written& x, const Written& y) {
-    return x.tick != y.tick ? x.tick > y.tick : x.task > y.task;
-  };
   while (!writes_.empty() && writes_.front().tick <= tick) {
-    std::pop_heap(writes_.begin(), writes_.end(), later);
+    std::pop_heap(writes_.begin(), writes_.end(), Written::later);
     Inflow* in = inflows_.find(writes_.back().task);
     writes_.pop_back();
     written_bytes_ += burst_bytes_;
@@ -313,9 +310,7 @@ void MemoryNode::take_completions(std::size_t channel) {
   for (const mem::Completion& done : controller.completions) {
     if (done.op == mem::Op::write) {
       writes_.push_back({done.done_tick, static_cast<std::int64_t>(done.tag)});
-      std::push_heap(writes_.begin(), writes_.end(), [](const Written& x, const Written& y) {
-        return x.tick != y.tick ? x.tick > y.tick : x.task > y.task;
-      });
+      std::push_heap(writes_.begin(), writes_.end(), Written::later);
       continue;
     }
     const std::size_t lane = channel * static_cast<std::size_t>(pcs_) + done.pc;

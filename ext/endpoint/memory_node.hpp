@@ -67,8 +67,7 @@ class MemoryNode final : public sim::Node {
     std::int32_t next_free = -1;
     std::uint8_t message_class = 0;
     std::uint8_t prefetch = 0;
-    std::uint8_t cancelled = 0;
-    std::uint8_t reserved = 0;
+    std::uint8_t reserved[2] = {};
   };
   struct Share {                   // of one tile in one pseudo-channel
     std::int64_t next = -1;        // byte address of its next burst, -1: all asked for
@@ -89,6 +88,9 @@ class MemoryNode final : public sim::Node {
   struct Written {  // a burst of a copy that will be in the banks at `tick`
     std::int64_t tick;
     std::int64_t task;
+    static bool later(const Written& x, const Written& y) {  // order of the heap
+      return x.tick != y.tick ? x.tick > y.tick : x.task > y.task;
+    }
   };
   struct Lane {                         // of one pseudo-channel of one channel
     std::vector<std::int32_t> demands;  // tiles with bursts to ask for, oldest first

@@ -102,7 +102,6 @@ class TaskGraph final : public Node {
   std::int32_t free_edge_ = -1;
   std::int64_t unfinished_ = 0;
   std::int64_t demanded_ = 0;
-  std::int64_t unreported_ = 0;
   std::vector<std::int64_t> finished_;  // ids finished since the last take_records
   std::vector<Decision> decisions_;
 };
