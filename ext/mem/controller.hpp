@@ -137,6 +137,7 @@ class Controller {
  private:
   static constexpr std::uint16_t kNil = 0xFFFF;
   static constexpr std::int32_t kLongAgo = std::numeric_limits<std::int32_t>::min() / 2;
+  static constexpr std::int32_t kRebaseAt = 1 << 30;  // ticks from the base
   static constexpr std::int32_t kFar = std::numeric_limits<std::int32_t>::max();
 
   using Mask = std::uint64_t;
@@ -275,6 +276,7 @@ class Controller {
   void row_slot(std::int32_t t);
   void one_slot(std::int32_t t);
   void push_refreshes(std::int32_t t);
+  void tighten_bounds(std::int32_t t);
 
   void issue_column(const Choice& c, std::int32_t t);
   void issue_act(const Choice& c, std::int32_t t);

@@ -1,0 +1,144 @@
+// Refresh: when it is owed, which banks it keeps requests from, its commands.
+#include <algorithm>
+
+#include "mem/bank_scan.hpp"
+#include "mem/controller.hpp"
+
+namespace cosim::mem {
+
+bool Controller::refresh_wanted(const PseudoChannel& p) const {
+  if (p.refresh_owed == 0) return false;
+  if (p.refresh_owed > config_.postponed_refreshes) return true;
+  const Mask asked = p.lists[0].has | p.lists[1].has | p.active_rd | p.active_wr;
+  return config_.refresh == Refresh::all_bank ? asked == 0 : (asked & bit(p.refresh_bank)) == 0;
+}
+
+// Banks that requests may not touch because a refresh is being prepared for them.
+Controller::Mask Controller::refresh_blocked(const PseudoChannel& p) const {
+  if (!refresh_wanted(p)) return 0;
+  return config_.refresh == Refresh::all_bank ? all_banks_ : bit(p.refresh_bank);
+}
+
+// The last tick at which an ACT does not delay a per-bank refresh whose bank is closed and waits.
+std::int32_t Controller::last_act(const PseudoChannel& p) const {
+  if (config_.refresh != Refresh::per_bank || !refresh_wanted(p) || (p.open & bit(p.refresh_bank)) != 0) return kFar;
+  return p.ref[static_cast<std::size_t>(p.refresh_bank)] - act_to_refresh_;
+}
+
+void Controller::issue_ref(int pc, int bank, std::int32_t t) {
+  PseudoChannel& p = pcs_[static_cast<std::size_t>(pc)];
+  const Command c = bank < 0 ? Command::REFab : Command::REFpb;
+  record(c, pc, bank, -1, -1, t);
+  apply(c, pc, bank, t);
+  ++refreshes_[static_cast<std::size_t>(pc)];
+  if (bank < 0) {
+    ++counters_.refreshes_all;
+    for (int b = 0; b < config_.banks(); ++b) {
+      ++bank_counter(pc, b).ref;
+      bank_counter(pc, b).busy_ticks += config_.refresh_all_ticks;
+    }
+  } else {
+    ++counters_.refreshes_bank;
+    ++bank_counter(pc, bank).ref;
+    bank_counter(pc, bank).busy_ticks += config_.refresh_bank_ticks;
+  }
+  p.rd_bound = p.wr_bound = p.act_bound = p.pre_bound = kLongAgo;
+}
+
+void Controller::push_refreshes(std::int32_t t) {
+  const std::int32_t step = sim::kFaultsCompiled && fault_ == sim::Fault::late_refresh ? 3 * config_.refresh_interval
+                                                                                       : config_.refresh_interval;
+  if (config_.refresh_blocks_channel) {
+    if (t != refresh_at_) return;
+    refresh_at_ += step;
+    const auto channels = static_cast<std::int32_t>(pcs_.size());
+    if (config_.refresh == Refresh::all_bank) {
+      for (std::int32_t pc = 0; pc < channels; ++pc) pending_.push_back({pc, -1});
+    } else if (config_.refresh_pairs_pseudo_channels) {
+      for (std::int32_t pc = 0; pc < channels; ++pc) pending_.push_back({pc, refresh_cursor_});
+      refresh_cursor_ = (refresh_cursor_ + 1) % config_.banks();
+    } else {
+      pending_.push_back({refresh_cursor_ / config_.banks(), refresh_cursor_ % config_.banks()});
+      refresh_cursor_ = (refresh_cursor_ + 1) % (channels * config_.banks());
+    }
+    return;
+  }
+  for (PseudoChannel& p : pcs_) {
+    while (p.refresh_at <= t) {
+      ++p.refresh_owed;
+      p.refresh_at += step;
+      counters_.most_postponed = std::max<std::int64_t>(counters_.most_postponed, p.refresh_owed - 1);
+    }
+  }
+}
+
+bool Controller::issue_refresh(std::int32_t t) {
+  if (config_.refresh == Refresh::none) return false;
+  const auto due = [&](Command c, const PseudoChannel& p, std::int32_t own) {
+    return align(t, c) == t && std::max(own, gate(p, c)) <= t;
+  };
+  if (config_.refresh_blocks_channel) {
+    if (pending_.empty()) return false;
+    const PendingRefresh head = pending_.front();
+    PseudoChannel& p = pcs_[static_cast<std::size_t>(head.pc)];
+    const Mask active = p.active_rd | p.active_wr;
+    if (head.bank < 0) {
+      if (p.open != 0) {
+        if (active != 0 || !due(Command::PREab, p, kLongAgo)) return false;
+        issue_pre_all(head.pc, t);
+        return true;
+      }
+      if (!due(Command::REFab, p, kLongAgo)) return false;
+    } else {
+      const auto b = static_cast<std::size_t>(head.bank);
+      if ((p.open & bit(head.bank)) != 0) {
+        if ((active & bit(head.bank)) != 0 || !due(Command::PREpb, p, p.pre[b])) return false;
+        issue_pre(head.pc, head.bank, t);
+        return true;
+      }
+      if (!due(Command::REFpb, p, p.ref[b])) return false;
+    }
+    issue_ref(head.pc, head.bank, t);
+    pending_.erase(pending_.begin());
+    for (Queues& q : queues_) {
+      q.settled = 0;
+      q.changed_at = t;
+    }
+    return true;
+  }
+  for (std::size_t i = 0; i < pcs_.size(); ++i) {
+    PseudoChannel& p = pcs_[i];
+    if (!refresh_wanted(p)) continue;
+    const int pc = static_cast<int>(i);
+    const bool all = config_.refresh == Refresh::all_bank;
+    const Mask target = all ? all_banks_ : bit(p.refresh_bank);
+    if ((p.open & target) != 0) {
+      const Mask waiting = (p.active_rd | p.active_wr) & target;
+      if (waiting != 0) {
+        if (p.return_slots != 0 || (p.active_wr & target) != 0) continue;
+        demote_active(p, waiting);
+      }
+      if (all) {
+        if (!due(Command::PREab, p, kLongAgo)) continue;
+        issue_pre_all(pc, t);
+      } else {
+        if (!due(Command::PREpb, p, p.pre[static_cast<std::size_t>(p.refresh_bank)])) continue;
+        issue_pre(pc, p.refresh_bank, t);
+      }
+      return true;
+    }
+    if (all) {
+      if (!due(Command::REFab, p, kLongAgo)) continue;
+      issue_ref(pc, -1, t);
+    } else {
+      if (!due(Command::REFpb, p, p.ref[static_cast<std::size_t>(p.refresh_bank)])) continue;
+      issue_ref(pc, p.refresh_bank, t);
+      p.refresh_bank = (p.refresh_bank + 1) % config_.banks();
+    }
+    --p.refresh_owed;
+    return true;
+  }
+  return false;
+}
+
+}  // namespace cosim::mem

@@ -1,0 +1,152 @@
+// Time bases, canonical form and visit().
+#include <algorithm>
+
+#include "mem/bank_scan.hpp"
+#include "mem/controller.hpp"
+
+namespace cosim::mem {
+
+void Controller::rebase(std::int64_t tick) {
+  const std::int64_t base = tick & ~std::int64_t{1};  // parity is the clock edge
+  const std::int64_t shift = base - base_;
+  const auto move = [shift](std::int32_t& at) {
+    if (at == kFar || at == kLongAgo) return;
+    at = static_cast<std::int32_t>(std::max<std::int64_t>(at - shift, kLongAgo));
+  };
+  for (std::int32_t& at : bus_) move(at);
+  for (PseudoChannel& p : pcs_) {
+    for (auto* e : {&p.act, &p.pre, &p.rd, &p.wr, &p.ref, &p.opened_at, &p.used_at}) {
+      for (std::int32_t& at : *e) move(at);
+    }
+    for (std::int32_t& at : p.own) move(at);
+    for (std::int32_t& at : p.act_ring) move(at);
+    for (std::int32_t* at :
+         {&p.rd_bound, &p.wr_bound, &p.act_bound, &p.pre_bound, &p.refresh_at, &p.any_open_since, &p.blocked_since}) {
+      move(*at);
+    }
+  }
+  for (Queues& q : queues_) move(q.changed_at);
+  move(refresh_at_);
+  move(tick_rank_at_);
+  move(now_);
+  base_ = base;
+}
+
+void Controller::normalise(std::int64_t tick) {
+  rebase(tick);
+  const std::int32_t t = relative(tick);
+  for (std::size_t pc = 0; pc < pcs_.size(); ++pc) {
+    PseudoChannel& p = pcs_[pc];
+    // book open time up to here, so that when a bank was opened no longer matters
+    for (Mask m = p.open; m != 0; m &= m - 1) {
+      const auto b = static_cast<std::size_t>(lowest(m));
+      bank_counter(static_cast<int>(pc), static_cast<int>(b)).busy_ticks += t - p.opened_at[b];
+      p.opened_at[b] = t;
+    }
+    if (p.open != 0) counters_.any_open_ticks += t - p.any_open_since;
+    if (p.blocked_since != kLongAgo) {
+      counters_.blocked_by_return_ticks += t - p.blocked_since;
+      p.blocked_since = t;
+    }
+    p.any_open_since = t;
+    for (std::size_t b = 0; b < kMaxBanks; ++b) {
+      for (auto* e : {&p.act, &p.pre, &p.rd, &p.wr, &p.ref}) (*e)[b] = std::max((*e)[b], t);
+      p.used_at[b] = std::max(p.used_at[b], t - config_.page_timeout);
+      if ((p.open & bit(static_cast<int>(b))) == 0) p.opened_at[b] = p.used_at[b] = 0;
+      if (((p.active_rd | p.active_wr) & bit(static_cast<int>(b))) == 0) {
+        p.active_rank[b] = p.active_promotion[b] = 0;
+      } else {
+        p.active_rank[b] -= next_key_;
+        p.active_promotion[b] -= promotions_;
+      }
+      for (BankLists& l : p.lists) {
+        l.head_key[b] = (l.has & bit(static_cast<int>(b))) != 0 ? l.head_key[b] - next_key_ : 0;
+        l.hit_key[b] = (l.hit & bit(static_cast<int>(b))) != 0 ? l.hit_key[b] - next_key_ : 0;
+      }
+    }
+    for (std::int32_t& at : p.own) at = std::max(at, t);
+    for (std::int32_t& at : p.act_ring) at = std::max(at, t - act_window_ticks_);
+    for (std::int32_t* at : {&p.rd_bound, &p.wr_bound, &p.act_bound, &p.pre_bound}) *at = kLongAgo;
+  }
+  for (std::int32_t& at : bus_) at = std::max(at, t);
+  for (Queues& q : queues_) settle_before(q, t);
+  for (std::uint16_t n = free_; n != kNil;) {  // what a free node once held does not matter
+    const std::uint16_t next = nodes_[n].next;
+    nodes_[n] = Node{};
+    nodes_[n].next = next;
+    nodes_[n].key = nodes_[n].rank = next_key_;
+    n = next;
+  }
+  for (Node& n : nodes_) {
+    n.key -= next_key_;
+    n.rank -= next_key_;
+  }
+  tick_rank_ -= next_key_;
+  if (tick_rank_at_ != t) {
+    tick_rank_ = 0;
+    tick_rank_at_ = kLongAgo;
+  }
+  last_read_done_ = std::max(last_read_done_, tick);
+  next_key_ = 0;
+  promotions_ = 0;
+}
+
+void Controller::visit(sim::Visitor& v) {
+  using sim::Kind;
+  v.value(Kind::stamp, base_);
+  v.value(Kind::state, now_);
+  v.array(Kind::state, bus_.data(), bus_.size());
+  for (PseudoChannel& p : pcs_) {
+    for (auto* e : {&p.act, &p.pre, &p.rd, &p.wr, &p.ref}) v.array(Kind::state, e->data(), e->size());
+    v.array(Kind::state, p.own.data(), p.own.size());
+    v.array(Kind::state, p.act_ring.data(), p.act_ring.size());
+    v.value(Kind::state, p.act_ring_at);
+    v.value(Kind::state, p.return_slots);
+    v.value(Kind::state, p.open);
+    v.value(Kind::state, p.active_rd);
+    v.value(Kind::state, p.active_wr);
+    v.array(Kind::state, p.open_row.data(), p.open_row.size());
+    v.array(Kind::state, p.opened_at.data(), p.opened_at.size());
+    v.array(Kind::state, p.used_at.data(), p.used_at.size());
+    v.array(Kind::state, p.active_node.data(), p.active_node.size());
+    v.array(Kind::state, p.active_rank.data(), p.active_rank.size());
+    v.array(Kind::state, p.active_promotion.data(), p.active_promotion.size());
+    for (BankLists& l : p.lists) {
+      v.value(Kind::state, l.has);
+      v.value(Kind::state, l.hit);
+      v.value(Kind::state, l.miss);
+      v.value(Kind::state, l.late);
+      v.array(Kind::state, l.head.data(), l.head.size());
+      v.array(Kind::state, l.tail.data(), l.tail.size());
+      v.array(Kind::state, l.hit_node.data(), l.hit_node.size());
+      v.array(Kind::state, l.head_key.data(), l.head_key.size());
+      v.array(Kind::state, l.hit_key.data(), l.hit_key.size());
+    }
+    for (std::int32_t* at : {&p.rd_bound, &p.wr_bound, &p.act_bound, &p.pre_bound, &p.refresh_at, &p.refresh_owed,
+                             &p.refresh_bank, &p.any_open_since, &p.blocked_since}) {
+      v.value(Kind::state, *at);
+    }
+    v.value(Kind::state, p.forward_head);
+    v.value(Kind::state, p.forward_tail);
+  }
+  v.vector(Kind::state, queues_);
+  v.vector(Kind::state, nodes_);
+  v.value(Kind::state, free_);
+  v.value(Kind::state, next_key_);
+  v.value(Kind::state, tick_rank_);
+  v.value(Kind::state, tick_rank_at_);
+  v.value(Kind::state, promotions_);
+  v.value(Kind::stamp, last_read_done_);
+  v.vector(Kind::state, pending_);
+  v.value(Kind::state, refresh_at_);
+  v.value(Kind::state, refresh_cursor_);
+  v.value(Kind::counter, counters_);
+  v.vector(Kind::counter, bank_counters_);
+  v.array(Kind::counter, refreshes_.data(), refreshes_.size());
+  v.vector(Kind::counter, recent_);
+  v.value(Kind::counter, recorded_);
+  v.vector(Kind::state, completions);
+  v.vector(Kind::state, commands);
+}
+
+}  // namespace cosim::mem
