@@ -29,7 +29,7 @@ class MemoryAccess:
 
 AccessOf = Callable[[MemorySpec], MemoryAccess]
 
-_FAMILIES = (("SRAM", "sram"), ("HBM", "hbm"), ("DDR", "dram"), ("LPDDR", "dram"), ("GDDR", "dram"))
+_FAMILIES = (("SRAM", "sram"), ("HBM", "hbm"), ("HB3D", "hbm"), ("DDR", "dram"), ("LPDDR", "dram"), ("GDDR", "dram"))
 
 
 def memory_access(spec: MemorySpec) -> MemoryAccess:
@@ -38,12 +38,11 @@ def memory_access(spec: MemorySpec) -> MemoryAccess:
     Raises ValueError for an unknown preset or timing.
     """
     # The room of memory stays unloaded until a system with memory is adapted.
-    from cosim.mem.standards import load_standard  # type: ignore[import-not-found,unused-ignore]
+    from cosim.mem.options import read_options
 
-    standard = load_standard(spec.preset, spec.values, spec.timing)
-    activate = max(c.cycles for c in standard.constraints if c.start == "ACT" and c.to == "RD" and c.scope == "bank")
-    cycles = activate + standard.read_latency_cycles - standard.timing["nBL"]
-    tier = next((tier for family, tier in _FAMILIES if spec.preset.upper().startswith(family)), spec.preset)
+    standard = read_options(spec.options()).standard
+    cycles = standard.activate_to_read_cycles + standard.read_latency_cycles - standard.timing["nBL"]
+    tier = next((tier for family, tier in _FAMILIES if standard.name.upper().startswith(family)), standard.name)
     banks = standard.organisation.pseudo_channels * spec.channels
     return MemoryAccess(float(cycles / standard.ck_hz), banks, tier)
 

@@ -125,10 +125,25 @@ def _settle_path(document: Document, path: KeyPath, only_functions: bool = False
     is_function = bool(colon) and name.endswith(".py")
     if only_functions and not is_function:
         return []
-    file = presets.located(name if is_function else text, document.folder_of(path))
+    return _make_absolute(document, path, name if is_function else text, f":{attribute}" if is_function else "")
+
+
+def _settle_preset(document: Document, path: KeyPath) -> list[ConfigError]:
+    """The same for a preset that is a file, ``mine.yaml`` or ``mine.yaml:NAME``; a name is left alone."""
+    text = document.get(path)
+    if not isinstance(text, str):
+        return []
+    name, colon, preset = text.rpartition(":")
+    if text.endswith((".yaml", ".yml")):
+        return _make_absolute(document, path, text, "")
+    return _make_absolute(document, path, name, colon + preset) if name.endswith((".yaml", ".yml")) else []
+
+
+def _make_absolute(document: Document, path: KeyPath, text: str, rest: str) -> list[ConfigError]:
+    file = presets.located(text, document.folder_of(path))
     if not file.is_file():
         return [document.error(path, "a file", f"{str(file)!r}, which does not exist", near_file(file))]
-    document.set(path, f"{file.absolute()}:{attribute}" if is_function else str(file.absolute()))
+    document.set(path, f"{file.absolute()}{rest}")
     return []
 
 
@@ -138,6 +153,7 @@ def _settle_hardware(document: Document, path: KeyPath) -> list[ConfigError]:
     endpoints = document.get((*path, "endpoints"))
     for name in endpoints if isinstance(endpoints, Mapping) else ():
         found += _settle_path(document, (*path, "endpoints", name, "memory", "standard_file"))
+        found += _settle_preset(document, (*path, "endpoints", name, "memory", "preset"))
     return found
 
 

@@ -51,6 +51,7 @@ class MemorySpec(Spec):
     """
 
     preset: Annotated[str, Field(min_length=1)]
+    organisation: Annotated[str, Field(min_length=1)] | None = None
     standard_file: Annotated[str, Field(min_length=1)] | None = None
     channels: Annotated[int, Field(ge=1, le=4096)]
     values: Literal["standard", "ramulator2.1"] = "standard"

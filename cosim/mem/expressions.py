@@ -41,3 +41,8 @@ def evaluate(expression: str, names: Mapping[str, int]) -> int:
     if wants_term:
         raise ValueError(f"{text!r} ends where a timing name was expected")
     return total
+
+
+def names_in(expression: str) -> tuple[str, ...]:
+    """The timing names of an expression, in order."""
+    return tuple(match["name"] for match in _TOKEN.finditer(expression) if match["name"])

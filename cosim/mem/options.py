@@ -19,6 +19,7 @@ SCHEDULERS = ("frfcfs",)
 
 _DEFAULTS: dict[str, Any] = {
     "preset": None,
+    "organisation": None,
     "values": "standard",
     "standard_file": None,
     "channels": 1,
@@ -206,7 +207,14 @@ def _standard(given: Mapping[str, Any], timing: Mapping[str, int], problems: Pro
         return None
     file = given["standard_file"]
     try:
-        return load_standard(str(given["preset"]), str(given["values"]), timing, None if file is None else Path(file))
+        organisation = given["organisation"]
+        return load_standard(
+            str(given["preset"]),
+            str(given["values"]),
+            timing,
+            None if file is None else Path(file),
+            None if organisation is None else str(organisation),
+        )
     except ConfigErrors as errors:
         problems.found.extend(errors.errors)
         return None

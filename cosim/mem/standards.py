@@ -17,7 +17,7 @@ from typing import Any
 
 import yaml
 
-from cosim.mem.expressions import evaluate
+from cosim.mem.expressions import evaluate, names_in
 from cosim.mem.problems import Problems, refuse
 
 COMMANDS = ("ACT", "PREpb", "PREab", "RD", "WR", "RDA", "WRA", "REFab", "REFpb")
@@ -42,9 +42,12 @@ _FILE_KEYS = (
     "latency",
     "refresh",
     "constraints",
+    "more_constraints",
     "energy",
     "value_sets",
+    "extends",
 )
+_NOT_INHERITED = ("schema", "standard", "presets", "value_sets", "more_constraints", "extends")
 _ORGANISATION_KEYS = (
     "channels_per_stack",
     "pseudo_channels",
@@ -82,6 +85,7 @@ class Constraint:
     cycles: int
     ticks: int
     window: int = 1
+    timings: tuple[str, ...] = ()  # the names its value is made of
 
 
 @dataclass(frozen=True)
@@ -159,6 +163,11 @@ class Standard:
         per_second = self.rate_MTps * 1_000_000 * self.organisation.dq_bits / 8 * self.organisation.pseudo_channels
         return float(per_second / 10**9)
 
+    @property
+    def activate_to_read_cycles(self) -> int:
+        """CK from ACT to RD of the same bank."""
+        return max(c.cycles for c in self.constraints if (c.start, c.to, c.scope) == ("ACT", "RD", "bank"))
+
     def table(self) -> list[dict[str, object]]:
         """Every ordered pair of commands with its minimum distance in ticks per scope; 0 where there is none.
 
@@ -204,15 +213,85 @@ def _file(path: Path) -> Mapping[str, Any]:
     return _read(str(path), path.stat().st_mtime_ns)
 
 
-def presets() -> dict[str, Path]:
-    """The shipped presets by name, with the file each one is in."""
+def _merged(path: Path, through: tuple[str, ...] = ()) -> Mapping[str, Any]:
+    """A file's sections over those of the one it `extends`: a section it gives replaces the other's.
+
+    `sources` are joined, `more_constraints` are added to the constraints; presets and value sets are not inherited.
+    """
+    own = _file(path)
+    base_name = own.get("extends")
+    base: Mapping[str, Any] = {}
+    if base_name is not None:
+        shipped = {f.stem: f for f in sorted(config_folder().glob("*.yaml"))}
+        found = shipped.get(str(base_name), path.parent / str(base_name))
+        if not found.is_file():
+            problems = Problems(path.name)
+            problems.unknown("extends", base_name, shipped, "standard")
+            problems.raise_if_any()
+        if str(found) in through:
+            raise refuse(path.name, "extends", f"goes in a circle through {found.name}")
+        base = _merged(found, (*through, str(path)))
+    merged = {**{k: v for k, v in base.items() if k not in _NOT_INHERITED}, **own}
+    if base:
+        for name in ("sources",):
+            merged[name] = {**base.get(name, {}), **own.get(name, {})}
+    added = own.get("more_constraints", [])
+    if isinstance(added, list) and isinstance(merged.get("constraints"), list):
+        merged["constraints"] = [*merged["constraints"], *added]
+    return merged
+
+
+def _kind(path: Path) -> str:
+    return str(_file(path).get("kind", "dram"))
+
+
+def presets(kind: str = "dram") -> dict[str, Path]:
+    """The shipped presets of one kind ("dram", "sram") by name, with the file each one is in."""
     found: dict[str, Path] = {}
     for path in sorted(config_folder().glob("*.yaml")):
-        data = _file(path)
-        if data.get("kind", "dram") == "dram":
-            for name in data.get("presets", {}):
+        if _kind(path) == kind:
+            for name in _file(path).get("presets", {}):
                 found[str(name)] = path
     return dict(sorted(found.items()))
+
+
+def locate(preset: str, file: str | Path | None = None) -> tuple[Path, str]:
+    """The file that holds a preset, and the preset's name in it.
+
+    Args:
+        preset: a shipped name, a name in `file`, or a path to a YAML file, with ``:NAME`` behind it where that file
+            has several presets.
+        file: a user's own standard.
+
+    Raises:
+        ConfigErrors: no such preset or file; a file with several presets and no name.
+    """
+    if file is not None:
+        path = Path(file)
+        if not path.is_file():
+            raise refuse(str(path), "", "no such standard file")
+        return path, preset
+    head, colon, name = preset.rpartition(":")
+    for text, wanted in ((preset, ""), (head, name)):
+        if text.endswith((".yaml", ".yml")) and (not wanted or colon):
+            path = Path(text)
+            if not path.is_file():
+                raise refuse("memory", "preset", f"expected a standard file, got {text!r}, which does not exist")
+            listed = _file(path).get("presets", {})
+            if not wanted and len(listed) == 1:
+                wanted = str(next(iter(listed)))
+            if not wanted or not isinstance(listed, dict):
+                names = ", ".join(map(str, listed)) or "none"
+                raise refuse(
+                    "memory", "preset", f"expected one of its presets, as in {text + ':NAME'!r} ({names}), got {text!r}"
+                )
+            return path, wanted
+    shipped = {**presets("dram"), **presets("sram")}
+    if preset not in shipped:
+        problems = Problems("memory")
+        problems.unknown("preset", preset, shipped, "preset")
+        problems.raise_if_any()
+    return shipped[preset], preset
 
 
 def load_standard(
@@ -220,40 +299,35 @@ def load_standard(
     values: str = "standard",
     overrides: Mapping[str, int] | None = None,
     file: str | Path | None = None,
+    organisation: str | None = None,
 ) -> Standard:
     """Resolves one preset of a standard.
 
     Args:
-        preset: a name of `presets()`, or of the given file.
+        preset: a name of `presets()`, or of the given file, or a path to a file (see `locate`).
         values: "standard", or "ramulator2.1": the figures and rules of that simulator.
         overrides: timings in nCK by name, in place of the file's.
         file: a user's own standard in the form of ``configs/memory``.
+        organisation: one of the file's organisations in place of the preset's.
 
     Raises:
         ConfigErrors: every unknown name and every missing or contradictory figure, with its file and field.
     """
-    if file is None:
-        shipped = presets()
-        if preset not in shipped:
-            problems = Problems("memory")
-            problems.unknown("preset", preset, shipped, "preset")
-            problems.raise_if_any()
-        path = shipped[preset]
-    else:
-        path = Path(file)
-        if not path.is_file():
-            raise refuse(str(path), "", "no such standard file")
-    return _Resolver(path, preset, values, dict(overrides or {})).resolve()
+    path, name = locate(preset, file)
+    return _Resolver(path, name, values, dict(overrides or {}), organisation).resolve()
 
 
 class _Resolver:
-    def __init__(self, path: Path, preset: str, values: str, overrides: dict[str, int]) -> None:
+    def __init__(
+        self, path: Path, preset: str, values: str, overrides: dict[str, int], organisation: str | None
+    ) -> None:
         self.path = path
         self.preset = preset
         self.values = values
         self.overrides = overrides
+        self.organisation_name = organisation
         self.problems = Problems(path.name)
-        self.data = _file(path)
+        self.data = _merged(path)
         self.provenance: dict[str, str] = {}
         self.assumed: list[str] = []
 
@@ -284,13 +358,14 @@ class _Resolver:
 
         entry = listed[self.preset]
         bin_name = str(entry.get("bin"))
-        organisation_name = str(entry.get("organisation"))
+        organisation_name = str(self.organisation_name or entry.get("organisation"))
         bins = self.section("bins")
         organisations = self.section("organisations")
         if bin_name not in bins:
             problems.unknown(f"presets.{self.preset}.bin", bin_name, bins, "bin")
         if organisation_name not in organisations:
-            problems.unknown(f"presets.{self.preset}.organisation", organisation_name, organisations, "organisation")
+            where = f"presets.{self.preset}.organisation" if self.organisation_name is None else "organisation"
+            problems.unknown(where, organisation_name, organisations, "organisation")
         problems.raise_if_any()
 
         clock = self.section("clock")
@@ -308,7 +383,7 @@ class _Resolver:
         self.check_timing(timing, organisation, per_ck)
         problems.raise_if_any()
 
-        lengths = {k: v for k, v in self.section("command_lengths").items() if k != "source"}
+        lengths = {k: v for k, v in self.section("command_lengths").items() if k not in ("source", "assumed")}
         problems.check_keys("command_lengths", lengths, COMMANDS)
         ticks = {c: int(Fraction(str(lengths.get(c, 1))) * slots) for c in COMMANDS}
         shared = self.section("command_bus").get("kind") == "shared"
@@ -454,6 +529,7 @@ class _Resolver:
         at_least("nRRDL", "nRRDS")
         at_least("nFAW", "nRRDS")
         at_least("nCCDS", "nBL")
+        at_least("nCCDR", "nBL")
         at_least("nREFI", "nRFC")
         if "nREFIpb" in timing and timing["nREFIpb"] * organisation.banks < timing.get("nRFCpb", 0):
             self.problems.add("timing.nREFIpb", "a bank would be refreshed again before its refresh has ended")
@@ -502,6 +578,7 @@ class _Resolver:
                             cycles=cycles,
                             ticks=max(cycles * slots + shift, 0),
                             window=int(rule.get("window", 1)),
+                            timings=names_in(str(rule["value"])),
                         )
                     )
         # a command keeps its bus for its length

@@ -52,7 +52,7 @@ class MemoryChannel:
     def idle_read_latency_s(self) -> Fraction:
         """A read of a closed bank with nothing else to do: ACT to RD to the last beat."""
         standard = self.memory.standard
-        return Fraction(standard.timing["nRCDRD"] + standard.read_latency_cycles) / standard.ck_hz
+        return Fraction(standard.activate_to_read_cycles + standard.read_latency_cycles) / standard.ck_hz
 
     @property
     def row_stripe_bytes(self) -> int:

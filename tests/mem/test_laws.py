@@ -22,13 +22,14 @@ from . import patterns
 @st.composite
 def runs(draw: st.DrawFn) -> tuple[dict[str, Any], pd.DataFrame]:
     """A memory of any standard, policy and queue size, and requests that crowd a few banks and rows."""
-    preset = draw(st.sampled_from(["HBM2_2000", "HBM2_2400", "HBM3_6400", "HBM3_5200", "DDR5_6400", "DDR5_4800"]))
-    values = "standard" if preset == "HBM3_5200" else draw(st.sampled_from(["standard", "standard", "ramulator2.1"]))
+    preset = draw(st.sampled_from(list(mem.presets())))
+    both = preset in ("HBM2_2000", "HBM2_2400", "HBM3_6400", "HBM4_8000", "DDR5_4800", "DDR5_5600", "DDR5_6400")
+    values = draw(st.sampled_from(["standard", "standard", "ramulator2.1"])) if both else "standard"
     config: dict[str, Any] = {
         "preset": preset,
         "values": values,
         "channels": draw(st.sampled_from([1, 2])),
-        "refresh": draw(st.sampled_from(["none", "all_bank"] + ([] if "DDR5" in preset else ["per_bank"]))),
+        "refresh": draw(st.sampled_from(["none", *mem.load_standard(preset).refresh_interval_cycles])),
         "read_queue": draw(st.sampled_from([1, 4, 32])),
         "write_queue": draw(st.sampled_from([2, 8, 32])),
         "timing": {},

@@ -42,20 +42,48 @@ def test_every_figure_says_where_it_is_from(preset: str) -> None:
     assert {n.rsplit(".", 1)[-1] for n in assumed} == set(standard.assumed)
 
 
-@pytest.mark.parametrize("preset", preset_names())
-@pytest.mark.parametrize("values", ["standard", "ramulator2.1"])
+def value_sets(preset: str) -> list[str]:
+    return ["standard", *yaml.safe_load(presets()[preset].read_text()).get("value_sets", {})]
+
+
+@pytest.mark.parametrize(("preset", "values"), [(p, v) for p in presets() for v in value_sets(p)])
 def test_every_pair_of_commands_is_in_the_table(preset: str, values: str) -> None:
-    if values != "standard" and not yaml.safe_load(presets()[preset].read_text()).get("value_sets", {}).get(values):
-        pytest.skip("this standard has one value set")
     table = load_standard(preset, values).table()
     assert {(row["from"], row["to"]) for row in table} == {(a, b) for a in COMMANDS for b in COMMANDS}
 
 
 def test_hbm2_tier_of_the_published_system() -> None:
     """32 pseudo-channels x 8 B x 1.8 Gb/s = 460.8 GB/s; 256 MiB each with 2 Gb per pseudo-channel."""
-    memory = mem.Memory({"preset": "HBM2_1800", "channels": 16})
-    assert memory.standard.organisation.pseudo_channels * 16 == 32
-    assert memory.peak_GBps == pytest.approx(460.8)
+    memory = mem.Memory({"preset": "HBM2_1800", "organisation": "2Gb", "channels": 16})
+    organisation = memory.standard.organisation
+    assert organisation.pseudo_channels * 16 == 32
+    assert organisation.dq_bits // 8 == 8
+    assert memory.peak_GBps == pytest.approx(32 * 8 * 1.8) == pytest.approx(460.8)
+    assert organisation.channel_bytes // organisation.pseudo_channels == 256 * 2**20
+    assert memory.capacity_bytes == 8 * 2**30
+
+
+def test_ddr5_tier_of_the_published_system() -> None:
+    """8 DDR5-6400 channels are 16 sub-channels of 25.6 GB/s: 409.6 GB/s, and 32 GiB of 2 GiB each."""
+    memory = mem.Memory({"preset": "DDR5_6400", "organisation": "8Gb_x16", "channels": 16})
+    assert memory.standard.peak_GBps == pytest.approx(25.6)
+    assert memory.peak_GBps == pytest.approx(409.6)
+    assert memory.capacity_bytes == 32 * 2**30
+
+
+def test_bonded_node_of_hda_moe() -> None:
+    """Eight channels of 512 bits at 1220.703125 MT/s are the 625 GB/s of a node, without a rounding."""
+    memory = mem.Memory({"preset": "HB3D_625", "channels": 8})
+    assert memory.standard.rate_MTps * 512 * 8 / 8 == 625_000
+    assert memory.peak_GBps == 625.0
+
+
+def test_stacks_of_published_width() -> None:
+    """Whole stacks: HBM2 256 GB/s, HBM2E 409.6, HBM3 819.2, HBM3E 1228.8 at 9.6 Gb/s, HBM4 2048 (2048 bits)."""
+    wanted = {"HBM2_2000": 256.0, "HBM2E_3200": 409.6, "HBM3_6400": 819.2, "HBM3E_9600": 1228.8, "HBM4_8000": 2048.0}
+    for preset, peak in wanted.items():
+        standard = load_standard(preset)
+        assert standard.peak_GBps * standard.organisation.channels_per_stack == pytest.approx(peak)
 
 
 @pytest.mark.parametrize(
@@ -64,6 +92,15 @@ def test_hbm2_tier_of_the_published_system() -> None:
 )
 def test_peak_of_a_channel(preset: str, peak: float) -> None:
     assert mem.Memory({"preset": preset}).peak_GBps == pytest.approx(peak)
+
+
+def test_tccdl_of_hbm3e() -> None:
+    """JESD238B.01 as quoted publicly: max(4 nCK, 2.5 ns)."""
+    assert {p: load_standard(p).timing["nCCDL"] for p in ("HBM3_6400", "HBM3E_8000", "HBM3E_9600")} == {
+        "HBM3_6400": 4,
+        "HBM3E_8000": 5,
+        "HBM3E_9600": 6,
+    }
 
 
 def test_values_of_ramulator() -> None:
@@ -77,6 +114,9 @@ def test_values_of_ramulator() -> None:
     hbm3 = load_standard("HBM3_6400", "ramulator2.1").timing
     want = {"nRFC": 560, "nRFCpb": 320, "nRREFD": 8, "nREFI": 6240, "nREFIpb": 195}
     assert {k: hbm3[k] for k in want} == want
+    hbm4 = load_standard("HBM4_8000", "ramulator2.1").timing
+    want = {"nRFC": 900, "nRFCpb": 560, "nRREFD": 16, "nREFI": 7800, "nREFIpb": 244, "nCCDR": 2, "nRTW": 25}
+    assert {k: hbm4[k] for k in want} == want
     ddr5 = load_standard("DDR5_6400", "ramulator2.1").timing
     want = {"nRRDS": 16, "nFAW": 64, "nWTRS": 5, "nCCDL_WR": 64, "nRFC": 946, "nREFI": 12500}
     assert {k: ddr5[k] for k in want} == want
@@ -102,6 +142,9 @@ def test_timing_overrides_by_name() -> None:
     [
         ({"prest": "HBM2_2000"}, ["unknown key 'prest'", "did you mean 'preset'?", "preset: is missing"]),
         ({"preset": "HBM2_200O"}, ["unknown preset", "did you mean"]),
+        ({"preset": "./nowhere.yaml"}, ["expected a standard file", "does not exist"]),
+        ({"preset": "HBM2_2000", "organisation": "4GB"}, ["unknown organisation '4GB'; did you mean '4Gb'?"]),
+        ({"preset": "HBM2E_3200", "values": "ramulator2.1"}, ["this standard has no values 'ramulator2.1'"]),
         ({"preset": "HBM2_2000", "values": "ramulator"}, ["unknown value set 'ramulator'", "ramulator2.1"]),
         ({"preset": "HBM2_2000", "timing": {"nRCDR": 14}}, ["HBM2.yaml", "unknown timing 'nRCDR'", "did you mean"]),
         ({"preset": "HBM2_2000", "timing": {"nRC": 47}}, ["HBM2.yaml", "nRC", "nRAS + nRP", "48"]),
@@ -167,6 +210,36 @@ def test_a_users_own_standard(tmp_path: Path) -> None:
     path = edited(tmp_path, ("HBM2_2000:", "mine:"))
     memory = mem.Memory({"preset": "mine", "standard_file": str(path)})
     assert memory.standard.timing["nRC"] == 48
+
+
+OWN = """
+schema: 1
+extends: HB3D
+standard: MINE
+bins:
+  fast: {rate: 2000 MT/s, assumed: "a try", timing: {nBL: 1, nCL: 12, nCWL: 5, nRCDRD: 14, nRCDWR: 12, nRP: 14,
+         nRAS: 34, nRC: 48, nWR: 16, nRTPL: 5, nCCDS: 1, nCCDL: 2, nWTRS: 6, nWTRL: 8, nRRDS: 4, nRRDL: 4, nFAW: 16,
+         nRREFD: 8, nREFI: 3900, nREFIpb: 244}}
+presets: {MINE_2000: {organisation: node, bin: fast}}
+"""
+
+
+def test_a_file_is_a_preset_and_extends_a_shipped_standard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine.yaml").write_text(OWN)
+    monkeypatch.chdir(tmp_path)
+    for preset in ("./mine.yaml", "mine.yaml:MINE_2000", str(tmp_path / "mine.yaml")):
+        standard = mem.Memory({"preset": preset}).standard
+        assert (standard.name, standard.preset, standard.peak_GBps) == ("MINE", "MINE_2000", 128.0)
+        assert {c.name for c in standard.constraints} >= {"tFAW", "tRFCpb"}
+    (tmp_path / "mine.yaml").write_text(OWN.replace("presets: {", "presets: {OTHER: {organisation: node, bin: fast}, "))
+    with pytest.raises(ConfigErrors, match=r"expected one of its presets, as in .*OTHER, MINE_2000"):
+        mem.Memory({"preset": "mine.yaml"})
+    (tmp_path / "mine.yaml").write_text(OWN.replace("extends: HB3D", "extends: HBM3D"))
+    with pytest.raises(ConfigErrors, match=r"unknown standard 'HBM3D'; did you mean 'H"):
+        mem.Memory({"preset": "mine.yaml"})
+    (tmp_path / "mine.yaml").write_text(OWN.replace("extends: HB3D", "extends: mine.yaml"))
+    with pytest.raises(ConfigErrors, match="circle"):
+        mem.Memory({"preset": "mine.yaml"})
 
 
 def test_expressions() -> None:

@@ -145,12 +145,13 @@ def interleaved(memory: mem.Memory, count: int, groups: int, pseudo_channels: in
     )
 
 
-PRESETS = ["HBM2_1600", "HBM2_1800", "HBM2_2000", "HBM2_2400", "HBM3_5200", "HBM3_6400", "DDR5_4800", "DDR5_6400"]
+PRESETS = list(mem.presets())
 
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_bank_groups_in_turn_reach_the_peak(preset: str) -> None:
-    memory = mem.Memory({"preset": preset})
+    """With a queue that sees tRP + tRCD + four activations ahead; 32 entries are too few from 8 Gb/s HBM on."""
+    memory = mem.Memory({"preset": preset, "read_queue": 64})
     pcs = memory.standard.organisation.pseudo_channels
     r = memory.run_requests(interleaved(memory, 20_000, memory.standard.organisation.bank_groups, pcs))
     assert r.bandwidth_GBps >= 0.99 * r.peak_GBps

@@ -60,6 +60,10 @@ def test_own_standard_file_counts_from_its_system_file(tmp_path: Path) -> None:
     memory = load_system(str(hardware)).memory_endpoints[0].spec.memory
     assert memory is not None
     assert memory.standard_file == str(tmp_path / "own.yaml")
+    hardware.write_text(text.replace("preset: HBM2_2000", "preset: './own.yaml:HBM2_2000'"))
+    memory = load_system(str(hardware)).memory_endpoints[0].spec.memory
+    assert memory is not None
+    assert memory.preset == f"{tmp_path / 'own.yaml'}:HBM2_2000"
     hardware.write_text(text.replace("preset: HBM2_2000", "preset: HBM2_2000, standard_file: own.yml"))
     with pytest.raises(ConfigErrors, match=r"standard_file: expected a file, got .*own\.yml.*did you mean"):
         load_system(str(hardware))
