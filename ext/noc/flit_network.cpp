@@ -148,9 +148,12 @@ COSIM_INLINE void FlitNetwork::run_sources(std::uint32_t now) {
 COSIM_INLINE bool FlitNetwork::send_class(std::uint32_t terminal, std::uint32_t message_class, std::uint32_t now) {
   SourceQueue& queue = queues_[terminal * num_classes_ + message_class];
   if (queue.first == kNoPacket) return false;
+  const Packet& packet = packets_[queue.first];
   if (queue.left == 0) {
-    if (packets_[queue.first].create > cycle_ || !choose_vc(terminal, message_class, now)) return false;
+    if (packet.create > cycle_ || as_u32(packet.size) <= packet.held) return false;
+    if (!choose_vc(terminal, message_class, now)) return false;
   } else {
+    if (queue.left <= packet.held) return false;
     const std::uint32_t write = source_write_[terminal * num_vcs_ + queue.vc];
     if (rings_[credit_slot(write, terminals_[terminal].gap)] > now) return false;
   }
@@ -234,6 +237,8 @@ void FlitNetwork::arm(std::uint32_t terminal, std::uint32_t now) {
       schedule_source(terminal, packets_[queue.first].create);
       continue;
     }
+    const std::uint32_t left = queue.left != 0 ? queue.left : as_u32(packets_[queue.first].size);
+    if (left <= packets_[queue.first].held) continue;  // supply() wakes the terminal
     const std::uint32_t mask = queue.left != 0 ? 1U << queue.vc : class_masks_[c];
     for (std::uint32_t rest = mask; rest != 0; rest &= rest - 1) {
       const std::uint32_t write = source_write_[terminal * num_vcs_ + lowest(rest)];
@@ -537,6 +542,11 @@ COSIM_INLINE void FlitNetwork::eject(std::uint32_t terminal, std::uint32_t word,
   ++ejected_flits_;
   ++ejected_at_[terminal];
   window_ejected_[terminal] += read >= window_begin_ && read < window_end_ ? 1 : 0;
+  if (!watched_.empty() && watched_[terminal] != 0) {
+    flit_arrivals_.push_back({packet.tag, read, packet.create, packet.inject,
+                              static_cast<std::int32_t>(packet.path >> 32U),
+                              static_cast<std::int32_t>(packet.path & ~0U)});
+  }
   if ((word & kTail) == 0) return;
   arrivals_.push_back({packet.tag, read, packet.create, packet.inject, packet.flit_sum, packet.source, packet.dest,
                        packet.size, packet.message_class, static_cast<std::int32_t>(packet.path >> 32U),

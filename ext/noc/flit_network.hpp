@@ -31,8 +31,11 @@ struct PacketIn {
   std::int32_t dest = 0;    // terminal
   std::int32_t size_flits = 1;
   std::int32_t message_class = 0;
-  std::uint64_t tag = 0;  // handed back with the arrival and the departure
+  std::uint64_t tag = 0;        // handed back with the arrival and the departure
+  std::int32_t held_flits = 0;  // of size_flits, the last ones, that supply() will hand over
 };
+
+inline constexpr std::int32_t kMostHeldFlits = 65'535;
 
 // A packet whose tail has won its last switch; `cycle` may lie a few cycles ahead (see step).
 struct Arrival {
@@ -47,6 +50,16 @@ struct Arrival {
   std::int32_t message_class = 0;
   std::int32_t hops = 0;         // routers visited
   std::int32_t link_cycles = 0;  // of all links between routers on its way
+};
+
+// One flit read at a watched terminal, booked like an arrival.
+struct FlitArrival {
+  std::uint64_t tag = 0;
+  std::int64_t cycle = 0;
+  std::int64_t create_cycle = 0;
+  std::int64_t inject_cycle = 0;
+  std::int32_t hops = 0;         // of its packet's head
+  std::int32_t link_cycles = 0;  //
 };
 
 // The tail of a packet has left its source at `cycle`: the source's buffer is free.
@@ -79,8 +92,13 @@ class FlitNetwork {
   explicit FlitNetwork(const NetworkSpec& spec);
 
   // Queues a packet at its source; create_cycle must be later than the last step. Packets of one source and class are
-  // a FIFO in the order of the calls. Throws std::invalid_argument for what does not exist.
-  void offer(const PacketIn& packet);
+  // a FIFO in the order of the calls. Returns the packet's handle for supply(), good until its tail has left the
+  // source. Throws std::invalid_argument for what does not exist.
+  std::uint32_t offer(const PacketIn& packet);
+  // Hands over `flits` more of the held flits of a packet; they may leave from the next step on.
+  void supply(std::uint32_t packet, std::int32_t flits);
+  // From now on every flit read at `terminal` is booked in flit_arrivals().
+  void watch(std::int32_t terminal);
 
   // The first cycle at which step() changes anything; kNoEvent when nothing will happen without an offer. With flits
   // in flight or packets queued, kNoEvent means deadlock.
@@ -93,9 +111,11 @@ class FlitNetwork {
   // Booked since the owner last cleared them, in an order that depends on nothing but the offers.
   [[nodiscard]] std::vector<Arrival>& arrivals() { return arrivals_; }
   [[nodiscard]] std::vector<Departure>& departures() { return departures_; }
+  [[nodiscard]] std::vector<FlitArrival>& flit_arrivals() { return flit_arrivals_; }
 
   [[nodiscard]] std::int64_t last_cycle() const { return cycle_; }
   [[nodiscard]] std::int64_t flits_in_flight() const { return injected_flits_ - ejected_flits_; }
+  [[nodiscard]] std::int64_t ejected_flits() const { return ejected_flits_; }
   [[nodiscard]] std::int64_t packets_queued() const { return queued_packets_; }  // not wholly injected
   [[nodiscard]] bool idle() const { return flits_in_flight() == 0 && queued_packets_ == 0; }
   [[nodiscard]] std::int64_t arrival_lead_cycles() const { return traversal_ + kTerminalLinkLatency + 1; }
@@ -184,7 +204,7 @@ class FlitNetwork {
     std::uint32_t class_vcs = 0;
     std::uint8_t message_class = 0;
     std::uint8_t route_class = 0;  // of routings that remember how a dimension was entered
-    std::uint8_t unused[2] = {};
+    std::uint16_t held = 0;        // flits that the source does not have yet
   };
   struct SourceQueue {
     std::uint32_t first = kNoPacket;
@@ -334,6 +354,8 @@ class FlitNetwork {
 
   std::vector<Arrival> arrivals_;
   std::vector<Departure> departures_;
+  std::vector<std::uint8_t> watched_;  // per terminal, empty when none is
+  std::vector<FlitArrival> flit_arrivals_;
 };
 
 }  // namespace cosim::noc

@@ -155,7 +155,7 @@ void FlitNetwork::build(const NetworkSpec& spec) {
   spec_.routes = {};
 }
 
-void FlitNetwork::offer(const PacketIn& packet) {
+std::uint32_t FlitNetwork::offer(const PacketIn& packet) {
   const auto terminals = static_cast<std::int32_t>(terminals_.size());
   const auto fail = [](const std::string& text) { throw std::invalid_argument("offered packet: " + text); };
   if (packet.source < 0 || packet.source >= terminals || packet.dest < 0 || packet.dest >= terminals) {
@@ -163,6 +163,10 @@ void FlitNetwork::offer(const PacketIn& packet) {
          std::to_string(terminals - 1));
   }
   if (packet.size_flits < 1) fail("size_flits must be at least 1, got " + std::to_string(packet.size_flits));
+  if (packet.held_flits < 0 || packet.held_flits > std::min(packet.size_flits, kMostHeldFlits)) {
+    fail("held_flits must be 0 to size_flits and at most " + std::to_string(kMostHeldFlits) + ", got " +
+         std::to_string(packet.held_flits));
+  }
   if (packet.message_class < 0 || as_u32(packet.message_class) >= num_classes_) {
     fail("message_class must be in 0.." + std::to_string(num_classes_ - 1) + ", got " +
          std::to_string(packet.message_class));
@@ -189,6 +193,7 @@ void FlitNetwork::offer(const PacketIn& packet) {
   p.next = kNoPacket;
   p.message_class = static_cast<std::uint8_t>(packet.message_class);
   p.class_vcs = class_masks_[p.message_class];
+  p.held = static_cast<std::uint16_t>(packet.held_flits);
   SourceQueue& queue = queues_[as_u32(packet.source) * num_classes_ + as_u32(packet.message_class)];
   ++queued_packets_;
   if (queue.first == kNoPacket) {
@@ -199,6 +204,18 @@ void FlitNetwork::offer(const PacketIn& packet) {
     packets_[queue.last].next = slot;
     queue.last = slot;
   }
+  return slot;
+}
+
+void FlitNetwork::supply(std::uint32_t packet, std::int32_t flits) {
+  Packet& p = packets_[packet];
+  p.held = static_cast<std::uint16_t>(p.held - flits);
+  active_sources_[as_u32(p.source) >> 6U] |= bit64(as_u32(p.source) & 63U);
+}
+
+void FlitNetwork::watch(std::int32_t terminal) {
+  watched_.resize(terminals_.size());
+  watched_[as_size(terminal)] = 1;
 }
 
 void FlitNetwork::schedule_source(std::uint32_t terminal, std::int64_t cycle) {

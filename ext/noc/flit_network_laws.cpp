@@ -279,6 +279,7 @@ void FlitNetwork::visit(sim::Visitor& v) {
   }
   v.vector(Kind::state, arrivals_);
   v.vector(Kind::state, departures_);
+  v.vector(Kind::state, flit_arrivals_);
 }
 
 }  // namespace cosim::noc
