@@ -29,6 +29,7 @@ __all__: list[str] = [
     "MemScope",
     "NetworkSpec",
     "PacketRun",
+    "RoutingError",
     "TaskKind",
     "TerminalSpec",
     "TrafficResult",
@@ -209,6 +210,8 @@ class FlitNetwork:
     @property
     def core_bytes(self) -> int: ...
     @property
+    def failure(self) -> str: ...
+    @property
     def flit_hops(self) -> int: ...
     @property
     def flits_in_flight(self) -> int: ...
@@ -220,6 +223,9 @@ class FlitNetwork:
     def packets_queued(self) -> int: ...
 
 class LawBrokenError(AssertionError):
+    pass
+
+class RoutingError(RuntimeError):
     pass
 
 class TrafficSpec:

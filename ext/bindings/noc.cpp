@@ -169,6 +169,7 @@ void register_network(py::module_& m) {
       .def_property_readonly("idle", &noc::FlitNetwork::idle)
       .def_property_readonly("flit_hops", &noc::FlitNetwork::flit_hops)
       .def_property_readonly("core_bytes", &noc::FlitNetwork::core_bytes)
+      .def_property_readonly("failure", &noc::FlitNetwork::failure)
       .def("verify_conservation", &noc::FlitNetwork::verify_conservation)
       .def("wait_for_cycle", &noc::FlitNetwork::wait_for_cycle)
       .def("connected_outputs", &noc::FlitNetwork::connected_outputs)
@@ -192,6 +193,7 @@ void register_network(py::module_& m) {
 
 void register_runs(py::module_& m) {
   py::register_exception<noc::LawBroken>(m, "LawBrokenError", PyExc_AssertionError);
+  py::register_exception<noc::RoutingError>(m, "RoutingError", PyExc_RuntimeError);
   py::class_<noc::TrafficSpec>(m, "TrafficSpec", "Open-loop synthetic traffic: Bernoulli sources and windows.")
       .def(py::init<>())
       .def_readwrite("permutation", &noc::TrafficSpec::permutation)

@@ -112,6 +112,7 @@ void FlitNetworkNode::evaluate(Fs t) {
   while (inbox_.due(t)) begin(inbox_.pop(), cycle);
   if (network_.next_event() > cycle) return;
   network_.step(cycle);
+  if (!network_.failure().empty()) throw noc::RoutingError(network_.failure());
   for (const noc::Departure& d : network_.departures()) {
     Outgoing& message = messages_[static_cast<std::size_t>(d.tag)];
     const std::size_t index =

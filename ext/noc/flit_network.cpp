@@ -5,34 +5,9 @@
 #include <functional>
 
 #include "noc/bits.hpp"
-
-#define COSIM_INLINE __attribute__((always_inline)) inline
+#include "noc/flit_network_inline.hpp"
 
 namespace cosim::noc {
-
-COSIM_INLINE std::uint32_t FlitNetwork::advance(std::uint32_t slot) const {
-  const std::uint32_t next = slot + 1;
-  return (next & ring_mask_) != 0 ? next : slot - ring_mask_;
-}
-
-inline void FlitNetwork::wake_at(std::uint32_t when, Wake kind, std::uint32_t index) {
-  wakes_due_[when & wakes_mask_].push_back(static_cast<std::uint32_t>(kind) << 29U | index);
-}
-
-COSIM_INLINE void FlitNetwork::arrive_at(std::uint32_t when, std::uint32_t input) {
-  const std::uint32_t slot = when & arrivals_mask_;
-  arrivals_due_[slot * arrivals_room_ + arrivals_count_[slot]++] = input;
-}
-
-COSIM_INLINE void FlitNetwork::join_va(std::uint32_t router, std::uint64_t bits, std::uint32_t when) {
-  routers_[router].va[when & 1U] |= bits;
-  va_active_[when & 1U][router >> 6U] |= bit64(router & 63U);
-}
-
-COSIM_INLINE void FlitNetwork::join_sa(std::uint32_t router, std::uint64_t bits, std::uint32_t when) {
-  routers_[router].sa[when & 1U] |= bits;
-  sa_active_[when & 1U][router >> 6U] |= bit64(router & 63U);
-}
 
 // Asks to be woken when `slot`, not free at `now`, is.
 void FlitNetwork::watch_slot(std::uint32_t slot, std::uint32_t now, Wake kind, std::uint32_t index) {
@@ -46,6 +21,13 @@ void FlitNetwork::watch_slot(std::uint32_t slot, std::uint32_t now, Wake kind, s
 
 std::int64_t FlitNetwork::next_event() const {
   const std::int64_t next = cycle_ + 1;
+  if (stuck_ != 0) {
+    if (!failure_.empty() || future_sources_.empty()) return kNoEvent;
+    return std::max(next, future_sources_.front().cycle);
+  }
+  for (const std::uint64_t word : asking_active_) {
+    if (word != 0) return next;
+  }
   for (const auto* active : {&va_active_[0], &va_active_[1], &sa_active_[0], &sa_active_[1], &active_sources_}) {
     for (const std::uint64_t word : *active) {
       if (word != 0) return next;
@@ -92,6 +74,9 @@ void FlitNetwork::run_wakes(std::uint32_t now) {
       case kJoinSa:
         join_sa(router, bit, now);
         break;
+      case kRoute:
+        to_route_.push_back(index);
+        break;
     }
   }
   wakes.clear();
@@ -107,9 +92,17 @@ COSIM_INLINE void FlitNetwork::run_arrivals(std::uint32_t now) {
     InputVc& vc = inputs_[input];
     if (vc.visible++ != 0) continue;
     if (vc.output == kNoPort) {
-      route_head(input, vc, now + va_delay_);
+      if (routing_ == nullptr) {
+        route_head(input, vc, now + va_delay_);
+      } else {
+        arrived_.push_back(input);
+      }
     } else {
       join_sa(input >> vc_shift_, bit64(input & ((1U << vc_shift_) - 1)), now);
+      if (!queue_order_.empty()) {
+        queue_order_[input].sa_cycle = cycle_;
+        queue_order_[input].sa = input;
+      }
     }
   }
 }
@@ -258,7 +251,11 @@ COSIM_INLINE void FlitNetwork::run_vc_allocation(std::uint32_t now) {
       const std::uint32_t router = static_cast<std::uint32_t>(word) * 64 + lowest(rest);
       const std::uint64_t requests = routers_[router].va[now & 1U];
       routers_[router].va[now & 1U] = 0;
-      allocate_vcs(router, requests, now);
+      if (traits_.several) {
+        allocate_several(router, requests, now);
+      } else {
+        allocate_vcs(router, requests, now);
+      }
     }
   }
 }
@@ -341,26 +338,6 @@ void FlitNetwork::park(std::uint32_t router, std::uint32_t bit, std::uint32_t no
   lost_vc_[(router << vc_shift_) + inputs_[input].output * num_vcs_ + lowest(inputs_[input].vcs)] +=
       now - since_[input];
   since_[input] = now;
-}
-
-COSIM_INLINE void FlitNetwork::grant_vc(std::uint32_t router, std::uint32_t bit, std::uint32_t resource,
-                                        std::uint32_t now) {
-  const std::uint32_t input = (router << vc_shift_) + bit;
-  InputVc& vc = inputs_[input];
-  OutputVc& out = outputs_[(router << vc_shift_) + resource];
-  out.owner = as_u8(bit);
-  out.grant = as_u8(bit + 1);
-  vc.accept = as_u8(resource + 1);
-  vc.output_vc = as_u8(resource);
-  ports_[(router << port_shift_) + vc.output].free_vcs &= ~(1U << vc_of_[resource]);
-  if (now != since_[input]) {
-    lost_vc_[(router << vc_shift_) + vc.output * num_vcs_ + lowest(vc.vcs)] += now - since_[input];
-  }
-  if (sa_delay_ == 1) {
-    join_sa(router, bit64(bit), now + 1);
-  } else {
-    wake_at(now + sa_delay_, kJoinSa, input);
-  }
 }
 
 // -------------------------------------------------------------------------------------------------- switch allocation
@@ -507,7 +484,12 @@ COSIM_INLINE void FlitNetwork::win_switch(std::uint32_t router, std::uint32_t bi
   to.to &= ~bit64(bit);
   if ((routers_[router].parked & to.to) != 0) unpark(router, output, now);
   vc.output = kNoPort;
-  if (visible != 0) route_head(base + bit, vc, now + 1 + va_delay_);
+  if (visible == 0) return;
+  if (routing_ == nullptr) {
+    route_head(base + bit, vc, now + 1 + va_delay_);
+  } else {
+    wake_at(now + 1, kRoute, base + bit);
+  }
 }
 
 // Who waits for the slot that is free from `freed` on.
@@ -574,9 +556,15 @@ std::uint32_t FlitNetwork::batched_send(std::uint32_t router, std::uint32_t outp
 
 void FlitNetwork::run_cycle(std::uint32_t now) {
   run_arrivals(now);
+  if (routing_ != nullptr) {
+    run_ticks();
+    route_arrived(now);
+  }
   run_sources(now);
+  if (routing_ != nullptr) ask_again(now);
   run_vc_allocation(now);
   run_switch_allocation(now);
+  if (routing_ != nullptr) judge_progress();
 }
 
 void FlitNetwork::step(std::int64_t cycle) {

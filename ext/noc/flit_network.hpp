@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -101,12 +102,15 @@ class FlitNetwork {
   void watch(std::int32_t terminal);
 
   // The first cycle at which step() changes anything; kNoEvent when nothing will happen without an offer. With flits
-  // in flight or packets queued, kNoEvent means deadlock.
+  // in flight or packets queued, kNoEvent means deadlock, or that the routing function failed.
   [[nodiscard]] std::int64_t next_event() const;
 
   // Advances to `cycle`, which is later than the last step and no later than next_event(). Arrivals are booked when the
   // tail wins its last switch, arrival_lead_cycles() before their cycle.
   void step(std::int64_t cycle);
+
+  // Why the routing function ended the run; empty when it did not.
+  [[nodiscard]] const std::string& failure() const { return failure_; }
 
   // Booked since the owner last cleared them, in an order that depends on nothing but the offers.
   [[nodiscard]] std::vector<Arrival>& arrivals() { return arrivals_; }
@@ -202,9 +206,11 @@ class FlitNetwork {
     std::int32_t size = 0;
     std::uint32_t next = 0;  // in the source's FIFO or the free list
     std::uint32_t class_vcs = 0;
+    std::uint32_t route_state = 0;  // of the routing function
     std::uint8_t message_class = 0;
-    std::uint8_t route_class = 0;  // of routings that remember how a dimension was entered
-    std::uint16_t held = 0;        // flits that the source does not have yet
+    std::uint8_t unused = 0;
+    std::uint16_t held = 0;  // flits that the source does not have yet
+    std::uint32_t reserved = 0;
   };
   struct SourceQueue {
     std::uint32_t first = kNoPacket;
@@ -240,7 +246,7 @@ class FlitNetwork {
   static constexpr std::uint32_t kNeverFree = kFlit - 1;  // a credit lost by a fault point
   static constexpr std::uint32_t kRebaseAfter = 1U << 30U;
   static constexpr std::uint32_t kIndexMask = (1U << 29U) - 1;
-  enum Wake : std::uint32_t { kCredit = 0, kTerminal = 1, kJoinVa = 2, kJoinSa = 3 };
+  enum Wake : std::uint32_t { kCredit = 0, kTerminal = 1, kJoinVa = 2, kJoinSa = 3, kRoute = 4 };
 
   void build(const NetworkSpec& spec);
   [[nodiscard]] std::uint32_t advance(std::uint32_t slot) const;
@@ -281,6 +287,33 @@ class FlitNetwork {
   void eject(std::uint32_t terminal, std::uint32_t word, std::uint32_t sent);
   [[nodiscard]] std::uint32_t batched_send(std::uint32_t router, std::uint32_t output, std::uint32_t now);
   void rebase(std::int64_t next_base);
+
+  // routing functions: flit_network_routing.cpp
+  friend class RouterView;
+  // When BookSim2 would have put a VC into a router's queues: earlier in the queue is smaller.
+  struct QueueOrder {
+    std::int64_t va = 0;
+    std::int64_t sa_cycle = 0;
+    std::int64_t sa = 0;
+    friend bool operator<(const QueueOrder& a, const QueueOrder& b) {
+      return a.sa_cycle != b.sa_cycle ? a.sa_cycle < b.sa_cycle : a.sa < b.sa;
+    }
+  };
+  void build_routing(const NetworkSpec& spec);
+  void run_ticks();
+  void route_arrived(std::uint32_t now);
+  void order_as_booksim();
+  void ask_again(std::uint32_t now);
+  bool ask(std::uint32_t input, std::uint32_t now);
+  void offer_candidates(std::uint32_t input, std::uint32_t join, std::uint32_t now);
+  void drop_candidates(std::uint32_t input);
+  void ask_later(std::uint32_t input);
+  void allocate_several(std::uint32_t router, std::uint64_t requests, std::uint32_t now);
+  [[nodiscard]] std::uint64_t asked_vcs(std::uint32_t router, std::uint32_t bit) const;
+  void note_progress(std::uint32_t now);
+  void judge_progress();
+  void fail(std::uint32_t input, const std::string& what);
+  [[nodiscard]] std::string wrong_candidate(std::uint32_t input, const Candidate& candidate) const;
   void book_running_waits();
   [[nodiscard]] std::string name_of_input(std::uint32_t input) const;
 
@@ -333,6 +366,27 @@ class FlitNetwork {
   std::vector<std::uint32_t> batch_start_;
   std::vector<std::uint32_t> batch_end_;
   std::vector<std::uint32_t> last_send_;
+
+  // routing functions; all empty with a table
+  std::unique_ptr<RoutingFunction> routing_;
+  RoutingTraits traits_;
+  RouteDraws draws_;
+  std::vector<sim::RandomStream> streams_;  // per router
+  std::vector<BooksimRandom> booksim_draws_;
+  std::vector<QueueOrder> queue_order_;  // per input VC
+  std::vector<std::uint32_t> to_route_;  // input VCs with a head to route in this cycle: left behind by a tail,
+  std::vector<std::uint32_t> arrived_;   // and arrived
+  std::vector<Candidate> candidates_;    // [input VC * room + i]
+  std::vector<std::uint8_t> candidate_count_;
+  std::uint32_t candidate_room_ = 1;
+  std::vector<std::uint64_t> asking_;         // per router: heads to route again in the next cycle
+  std::vector<std::uint64_t> asking_active_;  // routers, a bit each
+  std::vector<std::uint64_t> packet_number_;  // per packet slot: number of the offer
+  std::uint64_t packets_offered_ = 0;
+  std::int64_t last_progress_ = 0;
+  std::int64_t draws_before_ = 0;  // made before the present step asked again
+  std::uint8_t stuck_ = 0;         // nothing will move without an offer
+  std::string failure_;
 
   std::int64_t base_ = 0;    // cycle of stamp 0
   std::int64_t cycle_ = -1;  // last step

@@ -145,6 +145,7 @@ void FlitNetwork::build(const NetworkSpec& spec) {
       outputs_[first + v].write = (static_cast<std::uint32_t>(vcs) + n * num_vcs_ + v) * ring;
     }
   }
+  build_routing(spec);
   routes_ = spec.routes.entries;
   vc_sets_ = spec.routes.vc_sets;
   if (batched_) {
@@ -194,6 +195,10 @@ std::uint32_t FlitNetwork::offer(const PacketIn& packet) {
   p.message_class = static_cast<std::uint8_t>(packet.message_class);
   p.class_vcs = class_masks_[p.message_class];
   p.held = static_cast<std::uint16_t>(packet.held_flits);
+  if (routing_ != nullptr) {
+    if (packet_number_.size() <= slot) packet_number_.resize(slot + std::size_t{1});
+    packet_number_[slot] = packets_offered_++;
+  }
   SourceQueue& queue = queues_[as_u32(packet.source) * num_classes_ + as_u32(packet.message_class)];
   ++queued_packets_;
   if (queue.first == kNoPacket) {
@@ -210,6 +215,7 @@ std::uint32_t FlitNetwork::offer(const PacketIn& packet) {
 void FlitNetwork::supply(std::uint32_t packet, std::int32_t flits) {
   Packet& p = packets_[packet];
   p.held = static_cast<std::uint16_t>(p.held - flits);
+  if (failure_.empty()) stuck_ = 0;
   active_sources_[as_u32(p.source) >> 6U] |= bit64(as_u32(p.source) & 63U);
 }
 

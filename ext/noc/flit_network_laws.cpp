@@ -52,12 +52,14 @@ void FlitNetwork::book_running_waits() {
   for (std::uint32_t r = 0; r < routers_.size(); ++r) {
     const Router& router = routers_[r];
     const std::uint32_t base = r << vc_shift_;
-    for (std::uint64_t rest = router.blocked | router.parked | router.va[next & 1U]; rest != 0; rest &= rest - 1) {
+    const std::uint64_t asking = asking_.empty() ? 0 : asking_[r];
+    for (std::uint64_t rest = router.blocked | router.parked | router.va[next & 1U] | asking; rest != 0;
+         rest &= rest - 1) {
       const std::uint32_t bit = lowest(rest);
       const InputVc& vc = inputs_[base + bit];
       std::uint32_t& since = since_[base + bit];
       const auto waited = static_cast<std::int32_t>(next - since);
-      if (waited <= 0) continue;
+      if (waited <= 0 || vc.output == kNoPort) continue;
       const std::uint32_t asked = base + vc.output * num_vcs_ + lowest(vc.vcs);
       if ((router.blocked >> bit & 1U) != 0) {
         no_credit_[base + vc.output_vc] += waited;
@@ -107,7 +109,8 @@ std::string FlitNetwork::verify_conservation() const {
   }
   for (std::uint32_t r = 0; r < routers_.size(); ++r) {
     const Router& router = routers_[r];
-    if ((router.va[0] | router.va[1] | router.sa[0] | router.sa[1] | router.blocked | router.parked) != 0) {
+    const std::uint64_t asking = asking_.empty() ? 0 : asking_[r];
+    if ((router.va[0] | router.va[1] | router.sa[0] | router.sa[1] | router.blocked | router.parked | asking) != 0) {
       return "router " + std::to_string(r) + " still has a VC at work in an empty network";
     }
     for (std::uint32_t p = 0; p < as_u32(spec_.ports); ++p) {
@@ -137,9 +140,21 @@ std::string FlitNetwork::wait_for_cycle() const {
       if ((word & kFlit) == 0) return -1;
       return out.down;
     }
-    if ((routers_[router].parked & bit) != 0) {
+    const bool asks = !asking_.empty() && (asking_[router] & bit) != 0;
+    if (asks && vc.output == kNoPort) {
+      reason = " is held back by the routing function";
+      return -1;
+    }
+    if (asks || (routers_[router].parked & bit) != 0) {
       reason = " waits for an output VC of port " + std::to_string(vc.output);
-      return base + outputs_[base + vc.output * num_vcs_ + lowest(vc.vcs)].owner;
+      const std::uint32_t count = candidate_count_.empty() ? 1 : candidate_count_[input];
+      for (std::uint32_t i = 1; i < count; ++i) {
+        const std::uint8_t port = candidates_[input * std::size_t{candidate_room_} + i].port;
+        reason += (i + 1 < count ? ", " : " or ") + std::to_string(port);
+      }
+      const std::uint32_t wanted = lowest(vc.vcs);
+      if ((ports_[(router << port_shift_) + vc.output].free_vcs >> wanted & 1U) != 0) return -1;
+      return base + outputs_[base + vc.output * num_vcs_ + wanted].owner;
     }
     if (vc.output != kNoPort && vc.visible == 0) {
       reason = " is empty in the middle of a packet and waits for its next flit";
@@ -199,6 +214,8 @@ std::size_t FlitNetwork::core_bytes() const {
   sum += bytes(batch_start_) + bytes(batch_end_) + bytes(last_send_) + bytes(window_injected_) + bytes(window_ejected_);
   sum += bytes(injected_to_) + bytes(ejected_at_) + bytes(flits_) + bytes(no_credit_) + bytes(lost_switch_);
   sum += bytes(busy_vc_) + bytes(lost_vc_) + bytes(arrivals_) + bytes(departures_);
+  sum += bytes(streams_) + bytes(booksim_draws_) + bytes(queue_order_) + bytes(to_route_) + bytes(arrived_);
+  sum += bytes(candidates_) + bytes(candidate_count_) + bytes(asking_) + bytes(asking_active_) + bytes(packet_number_);
   sum += bytes(spec_.links) + bytes(spec_.terminals) + bytes(spec_.classes);
   for (const auto& wakes : wakes_due_) sum += bytes(wakes);
   for (const auto* active : {&va_active_[0], &va_active_[1], &sa_active_[0], &sa_active_[1]}) sum += bytes(*active);
@@ -280,6 +297,19 @@ void FlitNetwork::visit(sim::Visitor& v) {
   v.vector(Kind::state, arrivals_);
   v.vector(Kind::state, departures_);
   v.vector(Kind::state, flit_arrivals_);
+  if (routing_ == nullptr) return;
+  v.vector(Kind::state, streams_);
+  for (BooksimRandom& draws : booksim_draws_) draws.visit(v);
+  v.vector(Kind::state, queue_order_);
+  v.vector(Kind::state, candidates_);
+  v.vector(Kind::state, candidate_count_);
+  v.vector(Kind::state, asking_);
+  v.vector(Kind::state, asking_active_);
+  v.vector(Kind::state, packet_number_);
+  v.value(Kind::counter, packets_offered_);
+  v.value(Kind::stamp, last_progress_);
+  v.value(Kind::state, stuck_);
+  routing_->visit(v);
 }
 
 }  // namespace cosim::noc

@@ -135,7 +135,10 @@ std::vector<std::string> NetworkSpec::problems() const {
     const std::size_t before = out.size();
     check_graph(*this, out);
     check_classes(*this, out);
-    if (before == out.size()) check_routes(*this, out);
+    if (before == out.size() && routing.kind == RoutingKind::table) check_routes(*this, out);
+    need(out, (routing.kind == RoutingKind::plugin) == (routing.plugin != nullptr),
+         "a plug-in routing function belongs to routing kind plugin, and to no other");
+    need(out, routing.no_progress_cycles >= 1, "no_progress_cycles must be at least 1");
   }
   return out;
 }

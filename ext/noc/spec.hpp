@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "noc/routing.hpp"
+
 namespace cosim::noc {
 
 // Injection and ejection links take one cycle.
@@ -44,7 +46,8 @@ struct NetworkSpec {
   std::vector<LinkSpec> links;
   std::vector<TerminalSpec> terminals;
   std::vector<ClassSpec> classes;  // empty: one class on all VCs
-  RouteTable routes;
+  RoutingSpec routing;
+  RouteTable routes;  // of kind `table`
 
   std::int32_t num_vcs = 4;
   std::int32_t vc_buf_size = 8;
@@ -54,7 +57,9 @@ struct NetworkSpec {
   std::int32_t st_prepare_delay = 0;  // switch traversal is st_prepare_delay + st_final_delay >= 1
   std::int32_t st_final_delay = 1;
   std::int32_t credit_delay = 1;
-  bool compat_booksim2 = false;  // one batch of flits at a time traverses a router's switch, as BookSim2 does
+  // As BookSim2: one batch of flits at a time traverses a router's switch; routing functions draw from its generator in
+  // its order (exact for delays R = V = S = 1); iSLIP ignores the priorities of candidates.
+  bool compat_booksim2 = false;
 
   // Every problem of this description, one sentence each; empty when a network can be built from it.
   [[nodiscard]] std::vector<std::string> problems() const;

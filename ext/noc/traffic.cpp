@@ -12,6 +12,7 @@ namespace {
 // Packets are offered this many cycles ahead, so that a source's next creation stays inside the event wheel's reach.
 constexpr std::int64_t kChunkCycles = 256;
 
+// Nothing will move, and flits are left.
 [[noreturn]] void throw_deadlock(const FlitNetwork& network) {
   throw sim::DeadlockError("the network is deadlocked at cycle " + std::to_string(network.last_cycle()) + ": " +
                            std::to_string(network.flits_in_flight()) + " flits in flight, " +
@@ -20,6 +21,10 @@ constexpr std::int64_t kChunkCycles = 256;
 }
 
 }  // namespace
+
+void check_routing(const FlitNetwork& network) {
+  if (!network.failure().empty()) throw RoutingError(network.failure());
+}
 
 void check_laws(const FlitNetwork& network) {
   const std::string broken = network.verify_conservation();
@@ -186,6 +191,7 @@ bool TrafficRun::advance(std::int64_t max_work) {
       next = network_.next_event();
       ++steps;
     }
+    check_routing(network_);
     budget -= steps * static_cast<std::int64_t>(sources_.size()) + kChunkCycles;
     collect();
     if (emptying_) {
@@ -253,6 +259,7 @@ bool PacketRun::advance(std::int64_t max_work) {
   }
   network_.arrivals().clear();
   network_.departures().clear();
+  check_routing(network_);
   if (next != kNoEvent) return false;
   check_laws(network_);
   if (!network_.idle()) throw_deadlock(network_);

@@ -25,6 +25,9 @@ class LawBroken : public std::logic_error {
 // Throws LawBroken when a conservation law does not hold.
 void check_laws(const FlitNetwork& network);
 
+// Throws RoutingError when the routing function ended the run.
+void check_routing(const FlitNetwork& network);
+
 struct TrafficSpec {
   // Destination of a packet: `permutation`[source] when not empty; else one of `nodes` by `weights`; both empty: any
   // terminal, the source included.
