@@ -187,7 +187,7 @@ py::dict memory_statistics(sim::Engine& engine, std::int32_t id) {
   py::list banks;
   py::list channels;
   for (std::int32_t c = 0; c < node.channels(); ++c) {
-    const mem::Controller& controller = node.controller(c);
+    const mem::Channel& controller = node.channel(c);
     const mem::ChannelConfig& config = controller.config();
     const mem::ChannelCounters& counters = controller.counters();
     py::dict channel;
@@ -221,7 +221,7 @@ py::dict memory_totals(sim::Engine& engine, std::int32_t id) {
   std::int64_t bank = 0;
   std::int64_t open = 0;
   for (std::int32_t c = 0; c < node.channels(); ++c) {
-    const mem::Controller& controller = node.controller(c);
+    const mem::Channel& controller = node.channel(c);
     for (int pc = 0; pc < controller.config().pseudo_channels; ++pc) {
       for (int b = 0; b < controller.config().banks(); ++b) {
         const mem::BankCounters one = controller.bank_counters(pc, b, tick);

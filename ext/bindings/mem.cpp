@@ -6,7 +6,7 @@
 
 #include "bindings/register.hpp"
 #include "mem/address_map.hpp"
-#include "mem/controller.hpp"
+#include "mem/channel.hpp"
 #include "mem/replay.hpp"
 
 namespace cosim::bindings {
@@ -79,7 +79,7 @@ Columns command_columns(std::size_t n, const ChannelConfig& config, Get get) {
   return d;
 }
 
-Counts counters_of(const Controller& c) {
+Counts counters_of(const Channel& c) {
   const ChannelCounters& k = c.counters();
   Counts d;
   d["asked"] = k.asked;
@@ -97,7 +97,7 @@ Counts counters_of(const Controller& c) {
 }
 
 // One entry per bank, pseudo-channel by pseudo-channel.
-Columns banks_of(const Controller& c, std::int64_t tick) {
+Columns banks_of(const Channel& c, std::int64_t tick) {
   const std::array<std::pair<const char*, std::int64_t BankCounters::*>, 10> fields = {{
       {"bytes", &BankCounters::bytes},
       {"ACT", &BankCounters::act},
@@ -121,7 +121,7 @@ Columns banks_of(const Controller& c, std::int64_t tick) {
   return d;
 }
 
-Columns take_completions(Controller& c) {
+Columns take_completions(Channel& c) {
   const std::size_t n = c.completions.size();
   std::vector<std::uint64_t> tag(n);
   std::vector<std::int64_t> issue(n), done(n);
@@ -162,8 +162,12 @@ void register_config(py::module_& m) {
       .value("open", PagePolicy::open)
       .value("closed", PagePolicy::closed)
       .value("timeout", PagePolicy::timeout);
+  py::enum_<MemoryKind>(m, "MemKind").value("dram", MemoryKind::dram).value("sram", MemoryKind::sram);
   py::class_<ChannelConfig>(m, "MemChannelConfig", "One memory channel as plain integers; times in ticks.")
       .def(py::init<>())
+      .def_readwrite("kind", &ChannelConfig::kind)
+      .def_readwrite("port_bytes", &ChannelConfig::port_bytes)
+      .def_readwrite("ports", &ChannelConfig::ports)
       .def_readwrite("pseudo_channels", &ChannelConfig::pseudo_channels)
       .def_readwrite("stack_ids", &ChannelConfig::stack_ids)
       .def_readwrite("bank_groups", &ChannelConfig::bank_groups)
@@ -223,12 +227,12 @@ void register_address_map(py::module_& m) {
 }
 
 void register_controller(py::module_& m) {
-  py::class_<Controller>(m, "MemController", "One memory channel; driven tick by tick or event by event.")
-      .def(py::init<const ChannelConfig&>())
-      .def("can_accept", [](const Controller& c, int op, int pc) { return c.can_accept(static_cast<Op>(op), pc); })
+  py::class_<Channel>(m, "MemController", "One memory channel; driven tick by tick or event by event.")
+      .def(py::init([](const ChannelConfig& config) { return make_channel(config); }))
+      .def("can_accept", [](const Channel& c, int op, int pc) { return c.can_accept(static_cast<Op>(op), pc); })
       .def(
           "try_accept",
-          [](Controller& c, int op, int pc, int sid, int bg, int bank, std::int32_t row, std::int32_t col,
+          [](Channel& c, int op, int pc, int sid, int bg, int bank, std::int32_t row, std::int32_t col,
              std::uint64_t tag, std::int64_t tick, int priority) {
             Request r;
             r.op = static_cast<Op>(op);
@@ -245,41 +249,41 @@ void register_controller(py::module_& m) {
           py::arg("op"), py::arg("pseudo_channel"), py::arg("stack_id"), py::arg("bank_group"), py::arg("bank"),
           py::arg("row"), py::arg("column"), py::arg("tag"), py::arg("tick"), py::arg("priority") = 0)
       .def("next_event",
-           [](const Controller& c) -> std::optional<std::int64_t> {
+           [](const Channel& c) -> std::optional<std::int64_t> {
              const std::int64_t t = c.next_event();
              return t == kNeverTick ? std::nullopt : std::optional(t);
            })
       .def("next_progress",
-           [](const Controller& c) -> std::optional<std::int64_t> {
+           [](const Channel& c) -> std::optional<std::int64_t> {
              const std::int64_t t = c.next_progress();
              return t == kNeverTick ? std::nullopt : std::optional(t);
            })
-      .def("advance", &Controller::advance)
-      .def("set_return_slots", &Controller::set_return_slots)
-      .def("release_slot", &Controller::release_slot)
-      .def("cancel", &Controller::cancel)
-      .def("queued", [](const Controller& c) { return c.queued(); })
-      .def("normalise", &Controller::normalise)
-      .def("verify_conservation", &Controller::verify_conservation)
-      .def("describe_wait", &Controller::describe_wait)
+      .def("advance", &Channel::advance)
+      .def("set_return_slots", &Channel::set_return_slots)
+      .def("release_slot", &Channel::release_slot)
+      .def("cancel", &Channel::cancel)
+      .def("queued", [](const Channel& c) { return c.queued(); })
+      .def("normalise", &Channel::normalise)
+      .def("verify_conservation", &Channel::verify_conservation)
+      .def("describe_wait", &Channel::describe_wait)
       .def("counters", &counters_of)
-      .def("refreshes", &Controller::refreshes)
+      .def("refreshes", &Channel::refreshes)
       .def("banks", &banks_of)
       .def("take_completions", &take_completions)
       .def("take_commands",
-           [](Controller& c) {
+           [](Channel& c) {
              Columns d = command_columns(c.commands.size(), c.config(),
                                          [&](std::size_t i) { return LoggedCommand{0, c.commands[i]}; });
              c.commands.clear();
              return d;
            })
       .def("save",
-           [](Controller& c) {
+           [](Channel& c) {
              sim::Saver s;
              c.visit(s);
              return py::bytes(reinterpret_cast<const char*>(s.data().data()), s.data().size());
            })
-      .def("load", [](Controller& c, const py::bytes& data) {
+      .def("load", [](Channel& c, const py::bytes& data) {
         const std::string_view view = data;
         sim::Loader l({reinterpret_cast<const std::uint8_t*>(view.data()), view.size()});
         c.visit(l);

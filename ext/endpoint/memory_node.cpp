@@ -34,10 +34,10 @@ MemoryNode::MemoryNode(const MemoryNodeConfig& config, const mem::ChannelConfig&
   }
   controllers_.reserve(static_cast<std::size_t>(config.channels));
   for (std::int32_t c = 0; c < config.channels; ++c) {
-    controllers_.emplace_back(channel);
-    for (int pc = 0; pc < pcs_; ++pc) controllers_.back().set_return_slots(pc, config.read_return_slots);
+    controllers_.push_back(mem::make_channel(channel));
+    for (int pc = 0; pc < pcs_; ++pc) controllers_.back()->set_return_slots(pc, config.read_return_slots);
   }
-  for (const mem::Controller& c : controllers_) command_tick_.push_back(c.next_event());
+  for (const auto& c : controllers_) command_tick_.push_back(c->next_event());
   lanes_.resize(static_cast<std::size_t>(config.channels * pcs_));
   find_lanes();
 }
@@ -91,7 +91,7 @@ std::int64_t MemoryNode::next_of_lane(std::int64_t address, std::size_t lane, st
 Fs MemoryNode::next_of(bool progress_only) const {
   std::int64_t tick = mem::kNeverTick;
   if (progress_only) {
-    for (const mem::Controller& c : controllers_) tick = std::min(tick, c.next_progress());
+    for (const auto& c : controllers_) tick = std::min(tick, c->next_progress());
   } else {
     for (const std::int64_t due : command_tick_) tick = std::min(tick, due);
   }
@@ -138,7 +138,7 @@ void MemoryNode::begin(const Message& m) {
 }
 
 bool MemoryNode::ask_from(std::vector<std::int32_t>& tiles, std::size_t lane, std::int64_t tick) {
-  mem::Controller& controller = controllers_[lane / static_cast<std::size_t>(pcs_)];
+  mem::Channel& controller = *controllers_[lane / static_cast<std::size_t>(pcs_)];
   const int pc = static_cast<int>(lane % static_cast<std::size_t>(pcs_));
   while (!tiles.empty()) {
     const std::int32_t slot = tiles.front();
@@ -163,7 +163,7 @@ void MemoryNode::ask_writes(std::int64_t tick) {
     while (in.asked < in.arrived) {
       const std::int64_t address = in.to_address + in.asked;
       const std::size_t lane = lane_of(address);
-      mem::Controller& controller = controllers_[lane / static_cast<std::size_t>(pcs_)];
+      mem::Channel& controller = *controllers_[lane / static_cast<std::size_t>(pcs_)];
       mem::Request write = request(address, mem::Op::write);
       if (!controller.can_accept(mem::Op::write, write.pc)) break;
       write.message_class = in.message_class;
@@ -288,7 +288,7 @@ void MemoryNode::cancel(std::int64_t stream, std::int32_t reader, std::int64_t t
       std::erase(lanes_[lane].prefetches, slot);
       const auto pc = static_cast<std::uint64_t>(lane) % static_cast<std::uint64_t>(pcs_);
       const std::uint64_t tag = static_cast<std::uint64_t>(slot) * static_cast<std::uint64_t>(pcs_) + pc;
-      mem::Controller& controller = controllers_[lane / static_cast<std::size_t>(pcs_)];
+      mem::Channel& controller = *controllers_[lane / static_cast<std::size_t>(pcs_)];
       unasked += static_cast<std::int32_t>(controller.cancel(tag, tag, tick));
       part.bursts_left -= unasked;
       gone += unasked;
@@ -306,7 +306,7 @@ void MemoryNode::cancel(std::int64_t stream, std::int32_t reader, std::int64_t t
 }
 
 void MemoryNode::take_completions(std::size_t channel) {
-  mem::Controller& controller = controllers_[channel];
+  mem::Channel& controller = *controllers_[channel];
   for (const mem::Completion& done : controller.completions) {
     if (done.op == mem::Op::write) {
       writes_.push_back({done.done_tick, static_cast<std::int64_t>(done.tag)});
@@ -326,7 +326,7 @@ void MemoryNode::evaluate(Fs t) {
   // The commands of this tick were decided on what was known before it; what is seen now counts from the next on.
   for (std::size_t c = 0; c < controllers_.size(); ++c) {
     if (command_tick_[c] > tick) continue;
-    controllers_[c].advance(tick);
+    controllers_[c]->advance(tick);
     take_completions(c);
   }
   while (inbox_.due(t)) {
@@ -345,7 +345,7 @@ void MemoryNode::evaluate(Fs t) {
         break;
       case MessageKind::sent: {
         Unit& unit = units_[static_cast<std::size_t>(m.c)];
-        mem::Controller& controller = controllers_[static_cast<std::size_t>(unit.pseudo_channel / pcs_)];
+        mem::Channel& controller = *controllers_[static_cast<std::size_t>(unit.pseudo_channel / pcs_)];
         for (std::int32_t i = 0; i < unit.bursts; ++i) controller.release_slot(unit.pseudo_channel % pcs_, tick);
         lanes_[static_cast<std::size_t>(unit.pseudo_channel)].leaving -= unit.bursts;
         unit.next_free = free_unit_;
@@ -369,15 +369,15 @@ void MemoryNode::evaluate(Fs t) {
   }
   for (std::size_t c = 0; c < controllers_.size(); ++c) {
     // a read of what waits in the write queue is served when it is asked for, or when a return slot is free
-    if (!controllers_[c].completions.empty()) take_completions(c);
-    command_tick_[c] = controllers_[c].next_event();
+    if (!controllers_[c]->completions.empty()) take_completions(c);
+    command_tick_[c] = controllers_[c]->next_event();
   }
 }
 
 void MemoryNode::visit(sim::Visitor& v) {
   using sim::Kind;
   visit_mail(v);
-  for (mem::Controller& c : controllers_) c.visit(v);
+  for (const auto& c : controllers_) c->visit(v);
   for (Lane& lane : lanes_) {
     v.vector(Kind::state, lane.demands);
     v.vector(Kind::state, lane.prefetches);
@@ -407,16 +407,16 @@ std::string MemoryNode::waiting_for() const {
   if (tiles_open_ == 0 && inflows_.empty()) return {};
   std::string text = "\n  memory node " + std::to_string(id()) + " has " + std::to_string(tiles_open_) + " open tiles";
   for (std::size_t c = 0; c < controllers_.size(); ++c) {
-    if (controllers_[c].queued() > 0) {
-      text += "\n    channel " + std::to_string(c) + ": " + controllers_[c].describe_wait();
+    if (controllers_[c]->queued() > 0) {
+      text += "\n    channel " + std::to_string(c) + ": " + controllers_[c]->describe_wait();
     }
   }
   return text;
 }
 
 std::string MemoryNode::conservation_error() const {
-  for (const mem::Controller& c : controllers_) {
-    std::string text = c.verify_conservation();
+  for (const auto& c : controllers_) {
+    std::string text = c->verify_conservation();
     if (!text.empty()) return text;
   }
   if (tiles_open_ == 0 && granted_bytes_ != read_bytes_ + cancelled_bytes_) {

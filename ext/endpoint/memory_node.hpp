@@ -11,12 +11,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "endpoint/inflow.hpp"
 #include "mem/address_map.hpp"
-#include "mem/controller.hpp"
+#include "mem/channel.hpp"
 #include "sim/node.hpp"
 
 namespace cosim::endpoint {
@@ -46,8 +47,8 @@ class MemoryNode final : public sim::Node {
   [[nodiscard]] std::string waiting_for() const override;
 
   [[nodiscard]] std::int32_t channels() const { return config_.channels; }
-  [[nodiscard]] const mem::Controller& controller(std::int32_t channel) const {
-    return controllers_[static_cast<std::size_t>(channel)];
+  [[nodiscard]] const mem::Channel& channel(std::int32_t channel) const {
+    return *controllers_[static_cast<std::size_t>(channel)];
   }
   [[nodiscard]] std::int64_t last_tick() const { return tick_; }
   [[nodiscard]] std::int64_t granted_bytes() const { return granted_bytes_; }
@@ -123,7 +124,7 @@ class MemoryNode final : public sim::Node {
 
   MemoryNodeConfig config_;
   mem::AddressMap map_;
-  std::vector<mem::Controller> controllers_;
+  std::vector<std::unique_ptr<mem::Channel>> controllers_;
   std::vector<std::int64_t> command_tick_;  // next event of each controller, as of the last evaluation
   std::int64_t burst_bytes_;
   std::int32_t packet_bursts_;

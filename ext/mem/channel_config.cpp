@@ -9,8 +9,30 @@ bool is_power_of_two(std::int64_t n) { return n > 0 && (n & (n - 1)) == 0; }
 
 }  // namespace
 
-std::string ChannelConfig::problems() const {
+std::string ChannelConfig::sram_problems() const {
   std::string out;
+  const auto fail = [&](const std::string& text) { out += text + "\n"; };
+  if (kind == MemoryKind::dram) {
+    if (port_bytes != 0 || ports != 0) fail("port_bytes and ports belong to SRAM");
+    return out;
+  }
+  if (port_bytes < 1 || port_bytes > (1 << 20)) {
+    fail("port_bytes must be 1 to 2^20, got " + std::to_string(port_bytes));
+  }
+  if (ports < 1 || ports > kMaxPorts) {
+    fail("an SRAM bank has 1 to " + std::to_string(kMaxPorts) + " ports, got " + std::to_string(ports));
+  }
+  if (pseudo_channels != 1 || stack_ids != 1 || slots_per_cycle != 1 || shared_queues || slot_freed_at_act) {
+    fail("an SRAM channel has one pseudo-channel, one stack id, one slot per cycle and queues of its own");
+  }
+  if (refresh != Refresh::none || page_policy != PagePolicy::open || !rules.empty() || coalesce_writes) {
+    fail("SRAM has no refresh, no rows to close, no command rules, and absorbs no writes");
+  }
+  return out;
+}
+
+std::string ChannelConfig::problems() const {
+  std::string out = sram_problems();
   const auto fail = [&](const std::string& text) { out += text + "\n"; };
   if (pseudo_channels < 1 || pseudo_channels > kMaxPseudoChannels) {
     fail("pseudo_channels must be 1 or 2, got " + std::to_string(pseudo_channels));

@@ -12,6 +12,7 @@ namespace cosim::mem {
 inline constexpr int kMaxPseudoChannels = 2;
 inline constexpr int kMaxBanks = 64;  // of one pseudo-channel, all stack ids together: one bit each in a mask
 inline constexpr int kMaxWindow = 8;
+inline constexpr int kMaxPorts = 8;
 
 // Where a constraint holds, seen from the bank of the earlier command. `channel` is the command bus, shared by the
 // pseudo-channels.
@@ -28,10 +29,12 @@ struct Rule {
   std::int32_t window = 1;
 };
 
+enum class MemoryKind : std::uint8_t { dram, sram };
 enum class Refresh : std::uint8_t { none, all_bank, per_bank };
 enum class PagePolicy : std::uint8_t { open, closed, timeout };
 
 struct ChannelConfig {
+  MemoryKind kind = MemoryKind::dram;
   int pseudo_channels = 1;
   int stack_ids = 1;
   int bank_groups = 1;
@@ -72,11 +75,18 @@ struct ChannelConfig {
   bool shared_queues = false;                  // the pseudo-channels share queues, mode and refresh order
   bool refresh_pairs_pseudo_channels = false;  // per-bank refresh takes the same bank of every pseudo-channel at once
 
+  // SRAM only: bytes that a port moves in a tick, and ports of a bank.
+  int port_bytes = 0;
+  int ports = 0;
+
   bool log_commands = false;
 
   [[nodiscard]] int banks() const { return stack_ids * bank_groups * banks_per_group; }
   // Every contradiction found, one per line; empty when the configuration can be simulated.
   [[nodiscard]] std::string problems() const;
+
+ private:
+  [[nodiscard]] std::string sram_problems() const;
 };
 
 }  // namespace cosim::mem

@@ -1,9 +1,7 @@
 // One memory channel at command level: banks, timing constraints, queues, scheduler, refresh.
 //
-// Time is counted in ticks (command slots: CK, or half CK where the standard issues commands on both edges). A request
-// accepted at tick t is seen from tick t + 1 on. The controller is driven by its owner: advance(tick) does everything
-// due at `tick`, next_event() is the next tick worth calling it at. Pseudo-channels share the row and the column
-// command bus; data bus, banks and windows are their own.
+// Ticks are command slots: CK, or half CK where the standard issues commands on both edges. Pseudo-channels share the
+// row and the column command bus; data bus, banks and windows are their own.
 #pragma once
 
 #include <array>
@@ -12,127 +10,41 @@
 #include <string>
 #include <vector>
 
-#include "mem/channel_config.hpp"
-#include "mem/command.hpp"
+#include "mem/channel.hpp"
 #include "sim/faults.hpp"
-#include "sim/visit.hpp"
 
 namespace cosim::mem {
 
-inline constexpr std::int64_t kNeverTick = std::numeric_limits<std::int64_t>::max();
-
-struct Request {
-  Op op = Op::read;
-  std::uint8_t pc = 0;
-  std::uint8_t stack_id = 0;
-  std::uint8_t bg = 0;
-  std::uint8_t bank = 0;  // within its bank group
-  std::uint8_t message_class = 0;
-  std::int8_t priority = 0;  // each level counts as age_cap requests of age (1 when there is no cap)
-  std::int32_t row = 0;
-  std::int32_t column = 0;
-  std::uint64_t tag = 0;
-};
-
-// Written when the request's column command is issued (or its data forwarded): done_tick lies in the future.
-struct Completion {
-  std::uint64_t tag = 0;
-  std::int64_t issue_tick = 0;
-  std::int64_t done_tick = 0;  // read: last beat on the bus; write: last beat taken
-  std::uint8_t pc = 0;
-  Op op = Op::read;
-  RowResult row_result = RowResult::none;
-  std::uint8_t message_class = 0;
-  std::array<std::uint8_t, 4> unused{};
-};
-
-struct IssuedCommand {
-  std::int64_t tick = 0;
-  std::int32_t row = -1;
-  std::int32_t column = -1;
-  Command command = Command::ACT;
-  std::uint8_t pc = 0;
-  std::int16_t bank = -1;  // index within the pseudo-channel over stack ids and bank groups; -1: all banks
-  std::array<std::uint8_t, 4> unused{};
-};
-
-struct BankCounters {
-  std::int64_t bytes = 0;
-  std::int64_t act = 0;
-  std::int64_t pre = 0;
-  std::int64_t rd = 0;
-  std::int64_t wr = 0;
-  std::int64_t ref = 0;
-  std::int64_t row_hits = 0;
-  std::int64_t row_misses = 0;
-  std::int64_t row_conflicts = 0;
-  std::int64_t busy_ticks = 0;  // from ACT to the end of the precharge, and refreshes
-};
-
-struct ChannelCounters {
-  std::int64_t asked = 0;
-  std::int64_t served_reads = 0;
-  std::int64_t served_writes = 0;
-  std::int64_t forwarded = 0;
-  std::int64_t coalesced = 0;
-  std::int64_t cancelled = 0;
-  std::int64_t refreshes_all = 0;
-  std::int64_t refreshes_bank = 0;
-  std::int64_t precharges_all = 0;
-  std::int64_t most_postponed = 0;           // refreshes owed at once, at most
-  std::int64_t any_open_ticks = 0;           // pseudo-channel ticks with a row open
-  std::int64_t blocked_by_return_ticks = 0;  // pseudo-channel ticks with reads waiting for a read-return slot
-};
-
-class Controller {
+class Controller final : public Channel {
  public:
   explicit Controller(const ChannelConfig& config);  // std::invalid_argument lists every problem
 
-  // Room for one more request of this kind.
-  [[nodiscard]] bool can_accept(Op op, int pc) const;
-  // Takes a request at `tick` (>= the last advance); the caller has asked can_accept.
-  void accept(const Request& request, std::int64_t tick);
-  // Takes it if there is room or if it needs none (forwarded, absorbed).
-  bool try_accept(const Request& request, std::int64_t tick);
+  [[nodiscard]] bool can_accept(Op op, int pc) const override;
+  void accept(const Request& request, std::int64_t tick) override;
+  bool try_accept(const Request& request, std::int64_t tick) override;
 
-  [[nodiscard]] std::int64_t next_event() const;
-  // The next tick at which a request can come forward: refreshes and idle-row closing do not count.
-  [[nodiscard]] std::int64_t next_progress() const;
-  void advance(std::int64_t tick);
+  [[nodiscard]] std::int64_t next_event() const override;
+  [[nodiscard]] std::int64_t next_progress() const override;
+  void advance(std::int64_t tick) override;
 
-  // Cleared by the owner.
-  std::vector<Completion> completions;
-  // Filled when the configuration asks for it; cleared by the owner.
-  std::vector<IssuedCommand> commands;
+  void set_return_slots(int pc, int slots) override;
+  void release_slot(int pc, std::int64_t tick) override;
+  std::int64_t cancel(std::uint64_t first_tag, std::uint64_t last_tag, std::int64_t tick) override;
 
-  // A finite read-return buffer: a RD takes a slot, the owner gives it back. Without this call there is no limit.
-  void set_return_slots(int pc, int slots);
-  void release_slot(int pc, std::int64_t tick);
-
-  // Takes back requests whose column command is not issued, tag in [first, last]; returns how many.
-  std::int64_t cancel(std::uint64_t first_tag, std::uint64_t last_tag, std::int64_t tick);
-
-  [[nodiscard]] std::int64_t queued() const;
+  [[nodiscard]] std::int64_t queued() const override;
   [[nodiscard]] int queued(Op op, int pc) const;
-  [[nodiscard]] const ChannelConfig& config() const { return config_; }
-  [[nodiscard]] const ChannelCounters& counters() const { return counters_; }
-  // Counters up to `tick`: open banks are booked as busy until then.
-  [[nodiscard]] BankCounters bank_counters(int pc, int bank, std::int64_t tick) const;
-  [[nodiscard]] std::int64_t any_open_ticks(std::int64_t tick) const;
-  [[nodiscard]] std::int64_t refreshes(int pc) const { return refreshes_[static_cast<std::size_t>(pc)]; }
-  // The last commands issued, oldest first (at most kRecent): for finding what bounds a run.
-  [[nodiscard]] std::vector<IssuedCommand> recent_commands() const;
+  [[nodiscard]] const ChannelConfig& config() const override { return config_; }
+  [[nodiscard]] const ChannelCounters& counters() const override { return counters_; }
+  [[nodiscard]] BankCounters bank_counters(int pc, int bank, std::int64_t tick) const override;
+  [[nodiscard]] std::int64_t any_open_ticks(std::int64_t tick) const override;
+  [[nodiscard]] std::int64_t refreshes(int pc) const override { return refreshes_[static_cast<std::size_t>(pc)]; }
+  [[nodiscard]] std::vector<IssuedCommand> recent_commands() const override;
 
-  // Empty when asked = served + forwarded + absorbed + cancelled + waiting, and queues agree with their counts.
-  [[nodiscard]] std::string verify_conservation() const;
-  // Who waits for what, for the deadlock report.
-  [[nodiscard]] std::string describe_wait() const;
+  [[nodiscard]] std::string verify_conservation() const override;
+  [[nodiscard]] std::string describe_wait() const override;
 
-  // Makes equal futures equal bytes: times relative to `tick`, past ones clipped, ages relative to the next request.
-  void normalise(std::int64_t tick);
-  void visit(sim::Visitor& v);
-
-  static constexpr int kRecent = 2048;
+  void normalise(std::int64_t tick) override;
+  void visit(sim::Visitor& v) override;
 
  private:
   static constexpr std::uint16_t kNil = 0xFFFF;

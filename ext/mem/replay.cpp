@@ -12,7 +12,7 @@ Replay::Replay(const ChannelConfig& config, int channels, RequestTable table, st
   results_.issue_tick.assign(n, -1);
   results_.done_tick.assign(n, -1);
   results_.row_result.assign(n, 0);
-  for (int c = 0; c < channels; ++c) controllers_.push_back(std::make_unique<Controller>(config));
+  for (int c = 0; c < channels; ++c) controllers_.push_back(make_channel(config));
   if (!map_) {
     const std::size_t pairs = config.shared_queues ? 1 : static_cast<std::size_t>(config.pseudo_channels);
     rows_of_.resize(static_cast<std::size_t>(channels) * pairs);
@@ -99,7 +99,7 @@ void Replay::fetch(Stream& s) {
 }
 
 void Replay::offer(std::int64_t boundary) {
-  Controller& controller = *controllers_[static_cast<std::size_t>(now_channel_)];
+  Channel& controller = *controllers_[static_cast<std::size_t>(now_channel_)];
   for (Stream& s : streams_) {
     s.blocked = false;
     while (s.have && s.arrive <= boundary) {
@@ -117,7 +117,7 @@ void Replay::offer(std::int64_t boundary) {
 }
 
 void Replay::collect() {
-  Controller& controller = *controllers_[static_cast<std::size_t>(now_channel_)];
+  Channel& controller = *controllers_[static_cast<std::size_t>(now_channel_)];
   for (const Completion& c : controller.completions) {
     std::int64_t& issued = results_.issue_tick[c.tag];
     if (issued < 0 || c.issue_tick < issued) {
@@ -142,7 +142,7 @@ bool Replay::run(std::int64_t events) {
       start_channel();
       offer(0);
     }
-    Controller& controller = *controllers_[static_cast<std::size_t>(now_channel_)];
+    Channel& controller = *controllers_[static_cast<std::size_t>(now_channel_)];
     if (closing_) {  // refreshes and row closings due before the whole run ends
       const std::int64_t next = controller.next_event();
       if (next > last_done_) {

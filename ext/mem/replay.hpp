@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "mem/address_map.hpp"
+#include "mem/channel.hpp"
 #include "mem/channel_config.hpp"
-#include "mem/controller.hpp"
 
 namespace cosim::mem {
 
@@ -55,7 +55,7 @@ class Replay {
   [[nodiscard]] const RequestResults& results() const { return results_; }
   [[nodiscard]] std::int64_t total_ticks() const { return last_done_; }
   [[nodiscard]] std::int64_t bytes() const { return bytes_; }
-  [[nodiscard]] const Controller& channel(int c) const { return *controllers_[static_cast<std::size_t>(c)]; }
+  [[nodiscard]] const Channel& channel(int c) const { return *controllers_[static_cast<std::size_t>(c)]; }
   [[nodiscard]] const std::vector<LoggedCommand>& commands() const { return commands_; }
 
  private:
@@ -85,7 +85,7 @@ class Replay {
   RequestTable table_;
   std::optional<AddressMap> map_;
   RequestResults results_;
-  std::vector<std::unique_ptr<Controller>> controllers_;
+  std::vector<std::unique_ptr<Channel>> controllers_;
   std::vector<LoggedCommand> commands_;
   std::vector<Stream> streams_;
   std::vector<std::vector<std::uint32_t>> rows_of_;  // coordinate table: rows of each (channel, queue pair)
