@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from cosim.noc import Network, PacketResult, TrafficResult
-    from cosim.noc.experiment import NetworkExperiment
+    from cosim.noc.run_file import NetworkRun
 
 __all__ = ["noc"]
 
@@ -36,7 +36,7 @@ def run(reference: str, overrides: tuple[str, ...], out: Path | None) -> None:
     NAME is a shipped experiment (noc-mesh8); FILE is YAML with the keys network and traffic.
     """
     from cosim.noc import DeadlockError
-    from cosim.noc.experiment import load
+    from cosim.noc.run_file import load
 
     experiment = load(reference, overrides)
     try:
@@ -60,11 +60,11 @@ def run(reference: str, overrides: tuple[str, ...], out: Path | None) -> None:
 def _title(network: Network) -> str:
     config = network.config
     topology = config.topology
-    shape = " x ".join(map(str, topology.shape))
-    where = f"{shape} {topology.kind}" if shape else f"{topology.kind} of {topology.routers} routers"
+    shape = " x ".join(map(str, getattr(topology, "shape", ())))
+    where = f"{shape} {topology.kind}" if shape else f"{topology.kind} of {topology.router_count()} routers"
     return (
-        f"{where}, {network.nodes} nodes, {config.routing} routing, {config.num_vcs} VCs x {config.vc_buf_size} flits, "
-        f"router pipeline {config.pipeline_cycles} cycles"
+        f"{where}, {network.nodes} nodes, {config.routing_name} routing, "
+        f"{config.num_vcs} VCs x {config.vc_buf_size} flits, router pipeline {config.pipeline_cycles} cycles"
     )
 
 
@@ -80,38 +80,56 @@ def _aligned(rows: Sequence[tuple[str, ...]], left: int = 1) -> list[str]:
     ]
 
 
-def _traffic_report(experiment: NetworkExperiment, r: TrafficResult) -> list[str]:
+def _latency_rows(
+    network: Network, mean: Mapping[str, float], zero_load: tuple[str, str, str] | None = None
+) -> list[tuple[str, str, str]]:
+    """Rows of the latency terms and what they sum to; `mean` by the names of `LatencyTerms` and of the results."""
+    depth = network.config.pipeline_cycles
+    meanings = {
+        "packet_latency": ("packet latency, mean", "cycles, from creation"),
+        "source_queueing": ("  source queueing", "cycles"),
+        "router": ("  routers", f"cycles = {depth} x hops"),
+        "link": ("  links", "cycles"),
+        "serialisation": ("  serialisation", "cycles"),
+        "contention": ("  contention", "cycles"),
+        "network_latency": ("network latency, mean", "cycles, from the head's injection"),
+    }
+    rows = [(name, f"{mean[key]:.2f}", unit) for key, (name, unit) in meanings.items()]
+    if zero_load is not None:
+        rows.insert(1, zero_load)
+    return [*rows, ("hops, mean", f"{mean['hops']:.4f}", "routers")]
+
+
+def _traffic_report(experiment: NetworkRun, r: TrafficResult) -> list[str]:
     from cosim.noc.network import TERMINAL_CYCLES
 
     network, traffic = experiment.network, experiment.traffic
     size = int(traffic.get("packet_size_flits", 1))
-    hops = r.hops_mean
+    terms = {key.removesuffix("_mean_cycles"): value for key, value in vars(r.terms).items()}
     links = r.terms.link_mean_cycles - TERMINAL_CYCLES
-    formula = network.zero_load_latency_cycles(hops, links, size)
+    formula = network.zero_load_latency_cycles(r.hops_mean, links, size)
     depth = network.config.pipeline_cycles
     pattern = traffic["pattern"]
     name = pattern if isinstance(pattern, str) else pattern["kind"]
     state = "stable" if r.stable else "NOT stable: sources fell behind the offered load or packets were left"
+    means = {
+        **terms,
+        "packet_latency": r.packet_latency_mean_cycles,
+        "network_latency": r.network_latency_mean_cycles,
+        "hops": r.hops_mean,
+    }
+    at_zero_load = f"cycles = {depth} x {r.hops_mean:.3f} hops + {links:.3f} links + 3 + {size - 1}"
     rows = [
         ("offered load", f"{r.offered_rate:.4f}", "flits/node/cycle"),
         ("injected load", f"{r.injected_rate:.4f}", "flits/node/cycle"),
         ("accepted load", f"{r.accepted_rate:.4f}", "flits/node/cycle"),
         ("accepted load, least node", f"{r.accepted_rate_least_node:.4f}", "flits/node/cycle"),
-        ("packet latency, mean", f"{r.packet_latency_mean_cycles:.2f}", "cycles, from creation"),
-        (
-            "  at zero load",
-            f"{formula:.2f}",
-            f"cycles = {depth} x {hops:.3f} hops + {links:.3f} links + 3 + {size - 1}",
-        ),
-        ("  source queueing", f"{r.terms.source_queueing_mean_cycles:.2f}", "cycles"),
-        ("  contention", f"{r.terms.contention_mean_cycles:.2f}", "cycles"),
+        *_latency_rows(network, means, ("  at zero load", f"{formula:.2f}", at_zero_load)),
         ("packet latency, P50", f"{r.packet_latency_p50_cycles}", "cycles"),
         ("packet latency, P95", f"{r.packet_latency_p95_cycles}", "cycles"),
         ("packet latency, P99", f"{r.packet_latency_p99_cycles}", "cycles"),
         ("packet latency, largest", f"{r.packet_latency_max_cycles}", "cycles"),
-        ("network latency, mean", f"{r.network_latency_mean_cycles:.2f}", "cycles, from the head's injection"),
         ("flit latency, mean", f"{r.flit_latency_mean_cycles:.2f}", "cycles, from each flit's injection"),
-        ("hops, mean", f"{hops:.4f}", "routers"),
         ("measured packets", f"{r.measured_packets}", f"packets of {size} flits"),
         ("undrained packets", f"{r.undrained_packets}", "packets"),
         ("work", f"{r.flit_hops}", f"flit-hops in {r.end_cycle + 1} cycles"),
@@ -121,18 +139,12 @@ def _traffic_report(experiment: NetworkExperiment, r: TrafficResult) -> list[str
 
 
 def _packet_report(network: Network, r: PacketResult) -> list[str]:
-    packets = r.packets
+    columns = [column for column in r.packets.columns if column.endswith("_cycles")]
+    means = {column.removesuffix("_cycles"): float(r.packets[column].mean()) for column in columns}
     rows = [
-        ("packets", f"{len(packets)}", "packets"),
+        ("packets", f"{len(r.packets)}", "packets"),
         ("makespan", f"{r.makespan_cycles}", "cycles, to the last packet's arrival"),
-        ("packet latency, mean", f"{packets['packet_latency_cycles'].mean():.2f}", "cycles, from creation"),
-        ("  source queueing", f"{packets['source_queueing_cycles'].mean():.2f}", "cycles"),
-        ("  routers", f"{packets['router_cycles'].mean():.2f}", f"cycles = {network.config.pipeline_cycles} x hops"),
-        ("  links", f"{packets['link_cycles'].mean():.2f}", "cycles"),
-        ("  serialisation", f"{packets['serialisation_cycles'].mean():.2f}", "cycles"),
-        ("  contention", f"{packets['contention_cycles'].mean():.2f}", "cycles"),
-        ("network latency, mean", f"{packets['network_latency_cycles'].mean():.2f}", "cycles"),
-        ("hops, mean", f"{packets['hops'].mean():.4f}", "routers"),
+        *_latency_rows(network, {**means, "hops": float(r.packets["hops"].mean())}),
         ("work", f"{r.flit_hops}", "flit-hops"),
         ("core memory", f"{r.core_bytes / 2**20:.2f}", "MiB"),
     ]
@@ -192,7 +204,7 @@ def _packet_metrics(r: PacketResult) -> list[dict[str, Any]]:
 
 def _write(
     out: Path,
-    experiment: NetworkExperiment,
+    experiment: NetworkRun,
     metrics: list[dict[str, Any]],
     links: pd.DataFrame,
     packets: pd.DataFrame | None,

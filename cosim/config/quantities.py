@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Annotated, Any
 
-from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, core_schema
 
 from cosim.config import units
 from cosim.config.spec import refuse
@@ -23,78 +25,54 @@ __all__ = [
 ]
 
 
-def _reader(dimension: units.Dimension, zero: bool) -> Callable[[Any], int | Fraction]:
-    def read(value: Any) -> int | Fraction:
+@dataclass(frozen=True, eq=False)
+class _Quantity:
+    """How a quantity of a dimension is read, written and described to editors.
+
+    Args:
+        zero: whether zero is a value.
+        bare: whether a count without a unit is one too, for keys that end in their unit.
+    """
+
+    dimension: units.Dimension
+    zero: bool = False
+    bare: bool = False
+
+    def read(self, value: Any) -> int | Fraction:
+        if self.bare and isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+            return value
         try:
-            result = units.parse_quantity(value, dimension)
+            result = units.parse_quantity(value, self.dimension)
         except units.UnitError as problem:
             raise refuse(problem.expected, problem.got, problem.suggestion) from None
-        if result == 0 and not zero:
-            raise refuse(f"{dimension.name} above zero", repr(value))
+        if result == 0 and not self.zero:
+            raise refuse(f"{self.dimension.name} above zero", repr(value))
         return result
 
-    return read
+    def write(self, value: int | Fraction) -> str:
+        return units.format_quantity(value, self.dimension)
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(
+            self.read, serialization=core_schema.plain_serializer_function_ser_schema(self.write)
+        )
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        longest_first = sorted(self.dimension.units, key=lambda unit: (-len(unit), unit))
+        text = {
+            "type": "string",
+            "pattern": rf"^\s*[0-9.][0-9.eE+/-]*\s*({'|'.join(longest_first)})\s*$",
+            "description": self.dimension.expected,
+            "examples": [self.dimension.example],
+        }
+        return {"anyOf": [text, {"type": "integer", "minimum": 0}]} if self.bare else text
 
 
-def _writer(dimension: units.Dimension) -> Callable[[int | Fraction], str]:
-    return lambda value: units.format_quantity(value, dimension)
-
-
-def _bare_or_bytes(value: Any) -> int | Fraction:
-    # The key itself ends in its unit, so a bare count of bytes is as clear as a quantity.
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
-        return value
-    return _reader(units.BYTES, zero=True)(value)
-
-
-def _json(dimension: units.Dimension, bare: bool = False) -> WithJsonSchema:
-    """What editors are told: a text that ends in one of the units."""
-    longest_first = sorted(dimension.units, key=lambda unit: (-len(unit), unit))
-    text = {
-        "type": "string",
-        "pattern": rf"^\s*[0-9.][0-9.eE+/-]*\s*({'|'.join(longest_first)})\s*$",
-        "description": dimension.expected,
-        "examples": [dimension.example],
-    }
-    return WithJsonSchema({"anyOf": [text, {"type": "integer", "minimum": 0}]} if bare else text)
-
-
-ByteCount = Annotated[
-    int, PlainValidator(_reader(units.BYTES, False)), PlainSerializer(_writer(units.BYTES)), _json(units.BYTES)
-]
-BareOrBytes = Annotated[
-    int, PlainValidator(_bare_or_bytes), PlainSerializer(_writer(units.BYTES)), _json(units.BYTES, bare=True)
-]
-Femtoseconds = Annotated[
-    int, PlainValidator(_reader(units.TIME, True)), PlainSerializer(_writer(units.TIME)), _json(units.TIME)
-]
-Frequency = Annotated[
-    Fraction,
-    PlainValidator(_reader(units.FREQUENCY, False)),
-    PlainSerializer(_writer(units.FREQUENCY)),
-    _json(units.FREQUENCY),
-]
-BytesPerSecond = Annotated[
-    Fraction,
-    PlainValidator(_reader(units.BANDWIDTH, False)),
-    PlainSerializer(_writer(units.BANDWIDTH)),
-    _json(units.BANDWIDTH),
-]
-OperationRate = Annotated[
-    Fraction,
-    PlainValidator(_reader(units.OPERATION_RATE, False)),
-    PlainSerializer(_writer(units.OPERATION_RATE)),
-    _json(units.OPERATION_RATE),
-]
-EnergyPerBit = Annotated[
-    Fraction,
-    PlainValidator(_reader(units.ENERGY_PER_BIT, True)),
-    PlainSerializer(_writer(units.ENERGY_PER_BIT)),
-    _json(units.ENERGY_PER_BIT),
-]
-EnergyPerOperation = Annotated[
-    Fraction,
-    PlainValidator(_reader(units.ENERGY_PER_OPERATION, True)),
-    PlainSerializer(_writer(units.ENERGY_PER_OPERATION)),
-    _json(units.ENERGY_PER_OPERATION),
-]
+ByteCount = Annotated[int, _Quantity(units.BYTES)]
+BareOrBytes = Annotated[int, _Quantity(units.BYTES, zero=True, bare=True)]
+Femtoseconds = Annotated[int, _Quantity(units.TIME, zero=True)]
+Frequency = Annotated[Fraction, _Quantity(units.FREQUENCY)]
+BytesPerSecond = Annotated[Fraction, _Quantity(units.BANDWIDTH)]
+OperationRate = Annotated[Fraction, _Quantity(units.OPERATION_RATE)]
+EnergyPerBit = Annotated[Fraction, _Quantity(units.ENERGY_PER_BIT, zero=True)]
+EnergyPerOperation = Annotated[Fraction, _Quantity(units.ENERGY_PER_OPERATION, zero=True)]

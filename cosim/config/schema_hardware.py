@@ -13,7 +13,8 @@ from cosim.config import units
 from cosim.config.errors import did_you_mean, one_of
 from cosim.config.loader import KeyPath, walk
 from cosim.config.quantities import ByteCount, BytesPerSecond, EnergyPerBit, EnergyPerOperation, OperationRate
-from cosim.config.schema_network import TOPOLOGIES, LevelSpec
+from cosim.config.schema_network import LevelSpec
+from cosim.config.schema_topology import LEVEL_TOPOLOGIES
 from cosim.config.spec import IndexSet, Indices, Items, Name, Problem, Spec, duplicates, refuse
 
 __all__ = ["ComputeSpec", "EndpointSpec", "EnergySpec", "HardwareSpec", "MemorySpec", "TierSpec"]
@@ -222,7 +223,7 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 def _salvaged_count(level: Any) -> int | None:
     """Routers of a level whose topology is valid by itself."""
     try:
-        topology = TOPOLOGIES.build(_mapping(level).get("topology"))
+        topology = LEVEL_TOPOLOGIES.build(_mapping(level).get("topology"))
     except (PydanticCustomError, ValidationError):
         return None
     return int(topology.router_count())

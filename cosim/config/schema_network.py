@@ -12,133 +12,153 @@ from pydantic import (
     BeforeValidator,
     Field,
     GetJsonSchemaHandler,
-    SerializeAsAny,
+    PlainValidator,
+    WithJsonSchema,
     model_serializer,
     model_validator,
 )
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
+from cosim.config.errors import did_you_mean, one_of
+from cosim.config.loader import Document
 from cosim.config.quantities import BareOrBytes, ByteCount, Frequency
-from cosim.config.spec import Items, Kinds, Problem, ShortSpec, Spec, duplicates
+from cosim.config.rows import rows_of
+from cosim.config.schema_topology import LevelTopology, Topology
+from cosim.config.spec import Items, Name, Problem, ShortSpec, Spec, duplicates, refuse
+from cosim.config.validate import validate
 
 __all__ = [
     "MESSAGE_CLASSES",
+    "MOST_INPUT_VCS",
+    "ROUTINGS",
+    "ClassSpec",
     "LevelSpec",
-    "MeshSpec",
     "MessageClassSpec",
     "MessageClasses",
+    "NetworkConfig",
     "NetworkSpec",
     "RoutingSpec",
-    "TopologySpec",
+    "TableRowSpec",
     "default_message_classes",
 ]
 
 Delay = Annotated[int, Field(ge=0, le=100_000)]
 AllocatorDelay = Annotated[int, Field(ge=1, le=100_000)]
+VcCount = Annotated[int, Field(ge=1, le=32)]
+Buffer = Annotated[int, Field(ge=1, le=65536)]
+Index = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
 
 MESSAGE_CLASSES = ("token", "weight", "prefetch")
 
 
-class TopologySpec(Spec):
-    """How routers are linked; ``kind`` chooses the keys."""
+ROUTINGS: dict[str, tuple[str, ...]] = {
+    "mesh": ("dor", "table"),
+    "graph": ("table",),
+}
+"""Kind of topology → the routings it takes; the first is the default."""
 
-    kind: str
-
-    def router_count(self) -> int:
-        """Number of routers."""
-        raise NotImplementedError
-
-    def link_ports(self) -> int:
-        """Ports that every router has for links, connected or not."""
-        raise NotImplementedError
-
-    def links(self) -> Iterator[tuple[int, int]]:
-        """Every directed link as (from router, to router), in a fixed order."""
-        raise NotImplementedError
+MOST_INPUT_VCS = 64
+"""Input VCs (ports × VCs) of a router that the network core holds: its masks have 64 bits."""
 
 
-class MeshSpec(TopologySpec):
-    """``shape`` gives the routers per dimension; router id = x + shape[0]·y + shape[0]·shape[1]·z ..."""
+class TableRowSpec(Spec):
+    """At ``router``, packets for node ``destination`` go to ``next_router``, over ``link`` of parallel ones."""
 
-    kind: Literal["mesh"]
-    shape: Annotated[Items[Positive], Field(min_length=1, max_length=8)]
-
-    def problems(self) -> Iterator[Problem]:
-        if self.router_count() > 2**20:
-            yield Problem(("shape",), "at most 1048576 routers", str(self.router_count()))
-
-    def router_count(self) -> int:
-        count = 1
-        for size in self.shape:
-            count *= size
-        return count
-
-    def link_ports(self) -> int:
-        return 2 * len(self.shape)
-
-    def links(self) -> Iterator[tuple[int, int]]:
-        for router in range(self.router_count()):
-            stride = 1
-            for size in self.shape:
-                place = router // stride % size
-                if place + 1 < size:
-                    yield router, router + stride
-                if place > 0:
-                    yield router, router - stride
-                stride *= size
-
-
-_LATER = "this kind is not supported yet"
-
-TOPOLOGIES = Kinds(
-    "topology",
-    "kind",
-    lambda: {"mesh": MeshSpec, "torus": _LATER, "fat_tree": _LATER, "graph": _LATER, "package": _LATER},
-)
-
-Topology = Annotated[SerializeAsAny[TopologySpec], BeforeValidator(TOPOLOGIES.build), TOPOLOGIES]
+    router: Index
+    destination: Index
+    next_router: Index
+    link: Index = 0
 
 
 class RoutingSpec(ShortSpec):
-    """A routing by name; in a file also just the name."""
+    """A routing by name, in a file also just the name; ``table`` is a CSV file or a list of rows."""
 
-    name: Literal["dor"]
+    name: Literal["dor", "table"]
+    table: Annotated[Items[TableRowSpec], BeforeValidator(rows_of)] | None = None
 
     @model_validator(mode="before")
     @classmethod
     def _shorthand(cls, value: Any) -> Any:
-        return {"name": value} if isinstance(value, str) else value
+        if isinstance(value, str):
+            return {"name": value}
+        if isinstance(value, Mapping) and "table" in value:
+            return {"name": "table", **value}
+        return value
 
     @model_serializer
-    def _short(self) -> str:
-        return self.name
+    def _short(self) -> Any:
+        if self.table is None:
+            return self.name
+        return {"table": [row.model_dump() for row in self.table]}
+
+    def problems(self) -> Iterator[Problem]:
+        if (self.name == "table") != (self.table is not None):
+            yield Problem((), '{"table": file or rows of router, destination, next_router}', repr(self.name))
+
+
+class LevelRoutingSpec(RoutingSpec):
+    """The routing of a system's level."""
+
+    name: Literal["dor"]
+
+
+def _latencies(value: Any) -> int | tuple[int, ...]:
+    """One latency, or one per dimension."""
+    several = isinstance(value, (list, tuple))
+    for latency in value if several else (value,):
+        if isinstance(latency, bool) or not isinstance(latency, int) or not 1 <= latency <= 1_000_000:
+            raise refuse("an integer from 1 to 1000000, or one per dimension", repr(value))
+    return tuple(value) if several else value
+
+
+LinkLatency = Annotated[
+    int | tuple[int, ...],
+    PlainValidator(_latencies),
+    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1}, {"type": "array", "items": {"type": "integer"}}]}),
+]
 
 
 class NetworkSpec(Spec):
-    """The router pipeline and its links."""
+    """A network: its graph, its routing, the router pipeline and the links."""
 
     topology: Topology
-    routing: RoutingSpec
-    num_vcs: Annotated[int, Field(ge=1, le=32)]
-    vc_buf_size: Annotated[int, Field(ge=1, le=65536)]
+    routing: RoutingSpec | None = None
+    num_vcs: VcCount = 4
+    vc_buf_size: Buffer = 8
     routing_delay: Delay = 1
     vc_alloc_delay: AllocatorDelay = 1
     sw_alloc_delay: AllocatorDelay = 1
     st_prepare_delay: Delay = 0
     st_final_delay: Delay = 1
     credit_delay: Delay = 1
-    link_latency: Annotated[int, Field(ge=1, le=1_000_000)] = 1
-    link_buffer_flits: Annotated[int, Field(ge=1, le=65536)] | None = None
+    link_latency: LinkLatency = 1
+    link_buffer_flits: Buffer | None = None
     vc_allocator: Literal["islip"] = "islip"
     sw_allocator: Literal["islip"] = "islip"
     alloc_iters: Literal[1] = 1
 
     @property
+    def routing_name(self) -> str:
+        """The routing: what is given, else the default of the topology."""
+        return ROUTINGS[self.topology.kind][0] if self.routing is None else self.routing.name
+
+    @property
     def link_depth_flits(self) -> int:
         """Flits that each VC holds at the far end of a link: ``link_buffer_flits``, else ``vc_buf_size``."""
         return self.vc_buf_size if self.link_buffer_flits is None else self.link_buffer_flits
+
+    @property
+    def pipeline_cycles(self) -> int:
+        """Depth of a router: R + V + S + X."""
+        switch = self.st_prepare_delay + self.st_final_delay
+        return self.routing_delay + self.vc_alloc_delay + self.sw_alloc_delay + switch
+
+    @property
+    def longest_link_cycles(self) -> int:
+        """The largest ``link_latency``."""
+        return self.link_latency if isinstance(self.link_latency, int) else max(self.link_latency)
 
     @property
     def credit_loop_cycles(self) -> int:
@@ -147,11 +167,27 @@ class NetworkSpec(Spec):
         X is the switch traversal, st_prepare_delay + st_final_delay. Measured on BookSim2 (28f43299); a VC with fewer
         flits of buffer carries at most buffer / loop flits a cycle.
         """
-        return self.st_prepare_delay + self.st_final_delay + 2 * self.link_latency + 2 + self.credit_delay
+        return self.st_prepare_delay + self.st_final_delay + 2 * self.longest_link_cycles + 2 + self.credit_delay
 
     def problems(self) -> Iterator[Problem]:
+        yield from super().problems()
         if self.st_prepare_delay + self.st_final_delay == 0:
             yield Problem(("st_final_delay",), "st_prepare_delay + st_final_delay of at least 1", "0")
+        allowed = ROUTINGS[self.topology.kind]
+        if self.routing is None and allowed[0] == "table":
+            yield Problem((), "the key 'routing' with a table", "no such key")
+        if self.routing_name not in allowed:
+            yield Problem(
+                ("routing",), one_of(allowed), repr(self.routing_name), did_you_mean(self.routing_name, allowed)
+            )
+        if isinstance(self.link_latency, tuple):
+            dimensions = len(getattr(self.topology, "shape", ()))
+            if len(self.link_latency) != dimensions:
+                yield Problem(
+                    ("link_latency",),
+                    f"one integer, or one per dimension ({dimensions})" if dimensions else "one integer",
+                    f"{len(self.link_latency)} of them",
+                )
 
 
 class MessageClassSpec(Spec):
@@ -236,6 +272,11 @@ def default_message_classes(num_vcs: int) -> dict[str, Any]:
 class LevelSpec(NetworkSpec):
     """A network level of a system: a network with a flit width, a clock, packet rules and message classes."""
 
+    topology: LevelTopology
+    routing: LevelRoutingSpec
+    num_vcs: VcCount
+    vc_buf_size: Buffer
+    link_latency: Annotated[int, Field(ge=1, le=1_000_000)] = 1
     flit_width: ByteCount
     clock: Frequency
     max_packet_flits: Positive = 16
@@ -289,3 +330,56 @@ class LevelSpec(NetworkSpec):
                         f"a VC below num_vcs = {self.num_vcs}",
                         str(vc),
                     )
+
+
+class ClassSpec(Spec):
+    """A message class: its own VCs; of two classes waiting at one source the larger priority sends first."""
+
+    vcs: Annotated[Items[Annotated[int, Field(ge=0)]], Field(min_length=1)]
+    priority: Annotated[int, Field(ge=-(1 << 30), le=1 << 30)] = 0
+
+
+class NetworkConfig(NetworkSpec):
+    """A network by itself, as ``noc.Network`` takes it."""
+
+    speculative: Literal[False] = False
+    wait_for_tail_credit: Literal[False] = False
+    compat: Literal["none", "booksim2"] = "none"
+    classes: dict[Name, ClassSpec] = Field(default_factory=dict)
+
+    @staticmethod
+    def from_dict(description: Mapping[str, Any], path: str = "network") -> NetworkConfig:
+        """Check a description and complete it.
+
+        Args:
+            description: the keys of this schema; ``topology`` is required.
+            path: what to call the description in errors.
+
+        Raises:
+            ConfigErrors: every unknown key, impossible value and wrong combination, one a line.
+        """
+        return validate(NetworkConfig, Document({path: description}), (path,))
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """Names of the message classes, in the order of their numbers."""
+        return tuple(self.classes)
+
+    def problems(self) -> Iterator[Problem]:
+        yield from super().problems()
+        owner: dict[int, str] = {}
+        for name, spec in self.classes.items():
+            for position, vc in enumerate(spec.vcs):
+                where = ("classes", name, "vcs", position)
+                if vc >= self.num_vcs:
+                    yield Problem(where, f"a VC from 0 to {self.num_vcs - 1}", str(vc))
+                elif vc in owner:
+                    yield Problem(where, "VCs that no other class uses", f"VC {vc}, of {owner[vc]!r}")
+                owner.setdefault(vc, name)
+        ports = self.topology.port_count()
+        if ports * self.num_vcs > MOST_INPUT_VCS:
+            yield Problem(
+                ("num_vcs",),
+                f"at most {MOST_INPUT_VCS} input VCs (ports x VCs) per router",
+                f"{ports} ports x {self.num_vcs} VCs = {ports * self.num_vcs}",
+            )

@@ -97,7 +97,7 @@ def _schema_at(annotation: Any, path: KeyPath, value: Any) -> type[BaseModel] | 
 def _unknown_key(schema: type[BaseModel] | None, key: str) -> tuple[str, str | None]:
     if schema is None:
         return "no such key", None
-    names = list(schema.model_fields)
+    names = [field.alias or name for name, field in schema.model_fields.items()]
     hint = did_you_mean(key, names)
     if hint:
         return "a key of the schema", hint

@@ -1,7 +1,7 @@
 """Flit-level networks: describe one, run traffic on it, read latencies, loads and stall causes."""
 
 from cosim._core import DeadlockError
-from cosim.noc.config import NetworkConfig
+from cosim.config.schema_network import NetworkConfig
 from cosim.noc.network import Network
 from cosim.noc.results import LatencyTerms, PacketResult, TrafficResult
 

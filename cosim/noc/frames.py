@@ -6,9 +6,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from cosim.config.errors import did_you_mean
-from cosim.noc.config import NetworkConfig
-from cosim.noc.problems import Problems, listed
+from cosim.config.errors import Problems, did_you_mean, listed
+from cosim.config.schema_network import NetworkConfig
 
 __all__ = ["packet_rows", "with_times"]
 
@@ -61,7 +60,7 @@ def _classes(frame: pd.DataFrame, config: NetworkConfig, problems: Problems) -> 
         if len(config.classes) > 1:
             problems.add("packets.message_class", "this column (the network has several classes)", "no such column")
         return np.zeros(len(frame), dtype=np.int64)
-    names = {c.name: i for i, c in enumerate(config.classes)}
+    names = {name: i for i, name in enumerate(config.class_names)}
     values = frame["message_class"]
     if pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values):
         numbers = _integers(frame, "message_class", problems)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from typing import Any
 
 from cosim import _core
-from cosim.noc.config import NetworkConfig, ports_of
-from cosim.noc.problems import Problems
+from cosim.config.errors import Problems
+from cosim.config.schema_network import NetworkConfig
+from cosim.config.schema_topology import GraphSpec, MeshWithNodesSpec
 
 __all__ = ["build_spec"]
 
@@ -24,19 +26,11 @@ def build_spec(config: NetworkConfig) -> _core.NetworkSpec:
     ):  # fmt: skip
         setattr(spec, key, getattr(config, key))
     spec.compat_booksim2 = config.compat == "booksim2"
-    for message_class in config.classes:
+    for message_class in config.classes.values():
         spec.add_class(sum(1 << vc for vc in message_class.vcs), message_class.priority)
-    if config.topology.kind == "mesh":
-        spec.build_mesh(
-            list(config.topology.shape),
-            config.topology.concentration,
-            list(config.link_latency),
-            config.link_buffer_flits,
-        )
-    else:
-        _build_graph(spec, config)
-    if config.routing == "table":
-        _set_table(spec, config)
+    _build_topology(spec, config)
+    if config.routing is not None and config.routing.table is not None:
+        _set_table(spec, config.routing.table)
     problems = Problems()
     for sentence in spec.problems():
         problems.add("network", "a network that can be built", sentence)
@@ -44,31 +38,42 @@ def build_spec(config: NetworkConfig) -> _core.NetworkSpec:
     return spec
 
 
-def _build_graph(spec: _core.NetworkSpec, config: NetworkConfig) -> None:
-    topology = config.topology
+def _build_topology(spec: _core.NetworkSpec, config: NetworkConfig) -> None:
+    topology, depth = config.topology, config.link_depth_flits
+    if isinstance(topology, MeshWithNodesSpec):
+        latency = config.link_latency
+        per_dimension = [latency] * len(topology.shape) if isinstance(latency, int) else list(latency)
+        spec.build_mesh(list(topology.shape), topology.concentration, per_dimension, depth)
+    elif isinstance(topology, GraphSpec):
+        _build_graph(spec, topology, config.longest_link_cycles, depth)
+
+
+def _build_graph(spec: _core.NetworkSpec, topology: GraphSpec, latency: int, depth: int) -> None:
     outputs = [0] * topology.routers
     inputs = [0] * topology.routers
     links = []
     for link in topology.links:
-        links.append(
-            _core.LinkSpec(
-                link.source, outputs[link.source], link.dest, inputs[link.dest], link.latency, link.buffer_flits
-            )
-        )
-        outputs[link.source] += 1
-        inputs[link.dest] += 1
+        for source, target in link.directions():
+            links.append(
+                _core.LinkSpec(
+                    source, outputs[source], target, inputs[target], link.latency or latency,
+                    link.buffer_flits or depth,
+                )
+            )  # fmt: skip
+            outputs[source] += 1
+            inputs[target] += 1
     terminals = []
-    for router in topology.nodes:
+    for router in topology.node_routers():
         port = max(outputs[router], inputs[router])
         terminals.append(_core.TerminalSpec(router, port))
         outputs[router] = inputs[router] = port + 1
     spec.routers = topology.routers
-    spec.ports = max(ports_of(topology), *outputs)
+    spec.ports = max(topology.port_count(), *outputs)
     spec.links = links
     spec.terminals = terminals
 
 
-def _set_table(spec: _core.NetworkSpec, config: NetworkConfig) -> None:
+def _set_table(spec: _core.NetworkSpec, rows: Any) -> None:
     problems = Problems()
     path = "network.routing.table"
     terminals = spec.terminals
@@ -76,29 +81,29 @@ def _set_table(spec: _core.NetworkSpec, config: NetworkConfig) -> None:
     for link in spec.links:
         ports[link.from_router, link.to_router].append(link.from_port)
     routes: dict[tuple[int, int], int] = {}
-    for i, row in enumerate(config.routing_table):
-        router, node, following = row["router"], row["destination"], row["next_router"]
-        if router >= spec.routers or node >= len(terminals):
+    for i, row in enumerate(rows):
+        if row.router >= spec.routers or row.destination >= len(terminals):
             problems.add(
                 f"{path}.{i}",
                 f"a router below {spec.routers} and a node below {len(terminals)}",
-                f"router {router}, destination {node}",
+                f"router {row.router}, destination {row.destination}",
             )
             continue
-        parallel = ports[router, following]
-        which = row.get("link", 0)
-        if which >= len(parallel):
+        parallel = ports[row.router, row.next_router]
+        if row.link >= len(parallel):
             problems.add(
                 f"{path}.{i}",
-                f"one of the {len(parallel)} links from router {router} to router {following}",
-                f"link {which}",
+                f"one of the {len(parallel)} links from router {row.router} to router {row.next_router}",
+                f"link {row.link}",
             )
             continue
-        if (router, node) in routes:
+        if (row.router, row.destination) in routes:
             problems.add(
-                f"{path}.{i}", "one route per router and destination", f"router {router}, destination {node} again"
+                f"{path}.{i}",
+                "one route per router and destination",
+                f"router {row.router}, destination {row.destination} again",
             )
-        routes[router, node] = parallel[which]
+        routes[row.router, row.destination] = parallel[row.link]
     for node, terminal in enumerate(terminals):
         if (terminal.router, node) in routes:
             problems.add(path, f"no route at router {terminal.router} to its own node {node}", "one")
@@ -110,4 +115,4 @@ def _set_table(spec: _core.NetworkSpec, config: NetworkConfig) -> None:
         problems.add(path, "a route for every router and destination", f"{len(missing) - 8} more are missing")
     problems.raise_if_any()
     entries = [routes[r, n] for r in range(spec.routers) for n in range(len(terminals))]
-    spec.set_routes(entries, [(1 << config.num_vcs) - 1])
+    spec.set_routes(entries, [(1 << spec.num_vcs) - 1])

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from cosim import _core
-from cosim.noc.config import NetworkConfig
+from cosim.config.schema_network import NetworkConfig
 from cosim.noc.frames import packet_rows, with_times
 from cosim.noc.graph import build_spec
 from cosim.noc.results import LatencyTerms, PacketResult, TrafficResult
@@ -192,9 +192,9 @@ class Network:
         to_router = {(link.from_router, link.from_port): link.to_router for link in self._spec.links}
         to_node = {(t.router, t.port): node for node, t in enumerate(self._terminals)}
         owner = ["" for _ in range(vcs)]
-        for message_class in self._config.classes:
+        for name, message_class in self._config.classes.items():
             for vc in message_class.vcs:
-                owner[vc] = message_class.name
+                owner[vc] = name
         flits = counters[:, 0]
         links: pd.DataFrame = pd.DataFrame(
             {

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cosim.noc.problems import Problems
+from cosim.config.errors import Problems
 
 __all__ = ["PATTERNS", "Pattern", "read_pattern"]
 

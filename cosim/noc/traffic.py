@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from cosim import _core
-from cosim.config.errors import ConfigErrors
-from cosim.noc.config import NetworkConfig
+from cosim.config.errors import ConfigErrors, Problems
+from cosim.config.schema_network import NetworkConfig
 from cosim.noc.patterns import read_pattern
-from cosim.noc.problems import Problems
 
 __all__ = ["read_traffic"]
 
@@ -32,8 +31,7 @@ def read_traffic(
     Raises:
         ConfigErrors: every impossible argument.
     """
-    topology = config.topology
-    shape = topology.shape if topology.concentration == 1 else ()
+    shape = config.topology.node_shape()
     problems = Problems()
     problems.integer("packet_size_flits", packet_size_flits, 1, 1 << 20)
     problems.integer("warmup_cycles", warmup_cycles, 0, 1 << 50)
@@ -49,7 +47,7 @@ def read_traffic(
             "a cycle)",
             str(injection_rate),
         )
-    names = [c.name for c in config.classes]
+    names = config.class_names
     index = 0
     if message_class is not None:
         if not names:

@@ -39,7 +39,7 @@ GROUPS: Mapping[str, str] = MappingProxyType(
 """Kind of component → entry-point group."""
 
 _OWN: Mapping[str, Mapping[str, str]] = {
-    "topologies": {"mesh": "cosim.config.schema_network:MeshSpec"},
+    "topologies": {"mesh": "cosim.config.schema_topology:MeshSpec"},
     "policies": {
         "static": "cosim.policy.static:Static",
         "hot_replication": "cosim.policy.hot_replication:HotReplication",

@@ -33,7 +33,7 @@ class Routes:
     @classmethod
     def of(cls, system: System) -> Routes:
         """Dimension order on a mesh: the first dimension in which router and destination differ goes first."""
-        shape: tuple[int, ...] = system.level.topology.shape  # type: ignore[attr-defined]
+        shape: tuple[int, ...] = system.level.topology.shape
         routers = system.router_count
         place = np.arange(routers)
         coordinates = np.stack(np.unravel_index(place, shape, order="F"), axis=1).astype(np.int32)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from cosim.config.errors import ConfigError, ConfigErrors
 from cosim.config.loader import Document, KeyPath
 from cosim.config.schema_hardware import EndpointSpec, HardwareSpec, MemorySpec
-from cosim.config.schema_network import LevelSpec
+from cosim.config.schema_network import MOST_INPUT_VCS, LevelSpec
 from cosim.config.units import BANDWIDTH, BYTES, FREQUENCY, format_quantity
 from cosim.system.memory import MemoryFigures, memory_figures
 
@@ -24,9 +24,6 @@ LINK = np.dtype([("source", np.int32), ("target", np.int32), ("latency_cycles", 
 
 TERMINAL = np.dtype([("router", np.int32), ("endpoint", np.int32), ("port", np.int32)])
 """A place where flits enter and leave the network: port ``port`` of an endpoint, at a router."""
-
-MOST_INPUT_VCS = 64
-"""Input VCs of a router that the network core holds: its masks have 64 bits."""
 
 FiguresOf = Callable[[MemorySpec], MemoryFigures]
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from cosim.analytic import AnalyticSystem, CoMoE, HCRMap, LayerTimes
 from cosim.analytic.system import Routes
-from cosim.config.schema_network import MeshSpec
+from cosim.config.schema_topology import MeshSpec
 
 MODEL = TinyModel()
 

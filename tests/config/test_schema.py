@@ -89,7 +89,8 @@ assumed: [compute.rte]
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("kind: mesh", "kind: torus", "f.yaml:1:37: levels.package.topology.kind: expected 'mesh', got 'torus'; this kind is not supported yet"),
+        ("kind: mesh", "kind: torus", "f.yaml:1:37: levels.package.topology.kind: expected 'mesh', got 'torus'; this kind is not supported yet in a system; "
+            "networks by themselves (cosim noc) take it"),
         ("shape: [4, 4]", "shape: []", "f.yaml:1:50: levels.package.topology.shape: expected at least 1 of them, got 0"),
         ("shape: [4, 4]", "shape: [4, 0]", "f.yaml:1:54: levels.package.topology.shape.1: expected a number of at least 1, got 0"),
         ("shape: [4, 4]", "shape: 4", "f.yaml:1:50: levels.package.topology.shape: expected a list, got 4"),

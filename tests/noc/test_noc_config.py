@@ -34,24 +34,24 @@ def test_every_problem_is_listed_with_the_nearest_spelling() -> None:
     assert "network.num_vc: " in text
     assert "did you mean 'num_vcs'?" in text
     assert "did you mean 'concentration'?" in text
-    assert "network.topology.shape.1: expected an integer from 1 to 1048576, got 0" in text
-    assert "network.vc_buf_size: expected an integer from 1 to 65536, got -1" in text
+    assert "network.topology.shape.1: expected a number of at least 1, got 0" in text
+    assert "network.vc_buf_size: expected a number of at least 1, got -1" in text
     assert "did you mean 'dor'?" in text
-    assert "network.credit_delay: expected an integer from 0 to 100000, got 'fast'" in text
+    assert "network.credit_delay: expected an integer, got 'fast'" in text
 
 
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"topology": {"kind": "mesh"}}, "routers per dimension"),
+        ({"topology": {"kind": "mesh"}}, "the key 'shape'"),
         ({"topology": "mesh"}, "a mapping such as"),
         ({"topology": {"kind": "messh", "shape": [2]}}, "did you mean 'mesh'?"),
         ({"topology": {"kind": "mesh", "shape": [4, 4], "k": 4}}, "the unknown key 'k'"),
-        ({"num_vcs": 33}, "from 1 to 32"),
+        ({"num_vcs": 33}, "at most 32"),
         ({"num_vcs": 16}, "5 ports x 16 VCs = 80"),
-        ({"num_vcs": True}, "got True"),
+        ({"num_vcs": True}, "expected an integer, got true"),
         ({"num_vcs": 4.0}, "got 4.0"),
-        ({"vc_alloc_delay": 0}, "from 1 to"),
+        ({"vc_alloc_delay": 0}, "at least 1"),
         ({"st_final_delay": 0}, "st_prepare_delay + st_final_delay"),
         ({"link_latency": 0}, "from 1 to"),
         ({"link_latency": [1, 2, 3]}, "one per dimension"),
@@ -61,15 +61,15 @@ def test_every_problem_is_listed_with_the_nearest_spelling() -> None:
         ({"compat": "booksim"}, "did you mean 'booksim2'?"),
         ({"classes": {"a": {"vcs": [0]}, "b": {"vcs": [0, 1]}}}, "VC 0, of 'a'"),
         ({"classes": {"a": {"vcs": [4]}}}, "from 0 to 3"),
-        ({"classes": {"a": {"vcs": []}}}, "a list of VCs"),
+        ({"classes": {"a": {"vcs": []}}}, "at least 1 of them"),
     ],
 )
 def test_what_is_impossible_is_refused(change: dict[str, Any], says: str) -> None:
     assert says in problems_of({**MESH, **change})
 
 
-def test_a_missing_topology_is_said_with_an_example() -> None:
-    assert '{"kind": "mesh", "shape": [8, 8]}' in problems_of({})
+def test_a_missing_topology_is_said() -> None:
+    assert "network: expected the key 'topology', got no such key" in problems_of({})
     assert "a mapping of keys to values" in problems_of([1, 2])
 
 
@@ -92,13 +92,13 @@ def test_graphs_say_what_is_wrong() -> None:
         }
     )
     for part in (
-        "links.0.between.1",
+        "links.0",
         "links.1",
         "links.2",
         "links.3",
         "links.4.between",
         "nodes.1",
-        "table.0.next_router",
+        "table.0",
     ):
         assert f"network.{'topology.' if part[0] in 'ln' else 'routing.'}{part}: " in text
 
@@ -118,8 +118,8 @@ def test_route_tables_must_be_complete_and_possible() -> None:
 
 def test_defaults_are_those_of_the_documentation() -> None:
     config = NetworkConfig.from_dict(MESH)
-    assert (config.num_vcs, config.vc_buf_size, config.routing, config.pipeline_cycles) == (4, 8, "dor", 4)
-    assert (config.link_latency, config.link_buffer_flits, config.compat) == ((1, 1), 8, "none")
+    assert (config.num_vcs, config.vc_buf_size, config.routing_name, config.pipeline_cycles) == (4, 8, "dor", 4)
+    assert (config.link_latency, config.link_depth_flits, config.compat) == (1, 8, "none")
 
 
 def test_traffic_arguments_are_checked_together() -> None:

@@ -14,8 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cosim import _core
-from cosim.noc import DeadlockError, Network
-from cosim.noc.config import NetworkConfig
+from cosim.noc import DeadlockError, Network, NetworkConfig
 from cosim.noc.graph import build_spec
 
 MESH = {"topology": {"kind": "mesh", "shape": [4, 3]}, "num_vcs": 2, "vc_buf_size": 3}

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from cosim.config import ConfigErrors, load_hardware
 from cosim.config.schema_hardware import MemorySpec
-from cosim.config.schema_network import MeshSpec
+from cosim.config.schema_topology import MeshSpec
 from cosim.system.memory import MemoryFigures
 from cosim.system.system import System, hardware_findings, unreachable_routers
 

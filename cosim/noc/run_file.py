@@ -1,4 +1,4 @@
-"""A network experiment in a file: `network:` and `traffic:`."""
+"""The file of `cosim noc run`: `network:` and `traffic:`."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from typing import Any
 import pandas as pd
 
 from cosim.config import presets
-from cosim.config.errors import ConfigError, ConfigErrors
+from cosim.config.errors import ConfigError, ConfigErrors, Problems
 from cosim.config.loader import Document, KeyPath, load_yaml
 from cosim.config.overrides import apply_overrides
+from cosim.config.schema_network import NetworkConfig
+from cosim.config.validate import validate
 from cosim.noc.network import Network
-from cosim.noc.problems import Problems
 from cosim.noc.traffic import read_traffic
 
-__all__ = ["NetworkExperiment", "load"]
+__all__ = ["NetworkRun", "load"]
 
 TRAFFIC_KEYS = (
     "pattern",
@@ -29,10 +30,12 @@ TRAFFIC_KEYS = (
     "seed",
     "message_class",
 )
+FILES: tuple[KeyPath, ...] = (("network", "topology", "links"), ("network", "routing", "table"))
+"""Keys that may name a file, which counts from the folder of the file that names it."""
 
 
 @dataclass(frozen=True)
-class NetworkExperiment:
+class NetworkRun:
     """A network and its traffic: the arguments of `Network.run_traffic`, or a frame of packets."""
 
     network: Network
@@ -41,8 +44,8 @@ class NetworkExperiment:
     resolved: Mapping[str, Any]
 
 
-def load(reference: str, options: Iterable[str] = ()) -> NetworkExperiment:
-    """A network experiment by shipped name (`configs/networks`) or path, with `-o` options put in.
+def load(reference: str, options: Iterable[str] = ()) -> NetworkRun:
+    """The network and traffic of a shipped name (`configs/networks`) or a path, with `-o` options put in.
 
     Traffic is either synthetic (`pattern`, `injection_rate`, ... as `Network.run_traffic` takes them) or a CSV or
     Parquet file of packets (`packets: file`, columns as `Network.run_packets` takes them).
@@ -53,17 +56,18 @@ def load(reference: str, options: Iterable[str] = ()) -> NetworkExperiment:
     document = load_yaml(presets.find("networks", reference))
     apply_overrides(document, options)
     problems = Problems()
-    network: Network | None = None
     data = document.data if isinstance(document.data, Mapping) else {}
     problems.unknown_keys("", data, ("network", "traffic"))
     for key in ("network", "traffic"):
         if key not in data:
             problems.add("", f"the key '{key}'", "no such key")
+    placed: list[ConfigError] = []
+    network: Network | None = None
     if "network" in data:
         try:
-            network = Network(data["network"])
+            network = _network(document)
         except ConfigErrors as error:
-            problems.found.extend(error.errors)
+            placed = list(error.errors)
     traffic: Mapping[str, Any] = {}
     packets: pd.DataFrame | None = None
     given = data.get("traffic", {})
@@ -74,10 +78,22 @@ def load(reference: str, options: Iterable[str] = ()) -> NetworkExperiment:
         packets = _packets(given["packets"], document, problems)
     elif "traffic" in data:
         traffic = _synthetic(given, network, problems)
-    if problems.found:
-        raise ConfigErrors(_placed(document, error) for error in problems.found)
+    placed += [_placed(document, error) for error in problems.found]
+    if placed:
+        raise ConfigErrors(placed)
     assert network is not None
-    return NetworkExperiment(network, traffic, packets, data)
+    return NetworkRun(network, traffic, packets, data)
+
+
+def _network(document: Document) -> Network:
+    for path in FILES:
+        value = document.get(path)
+        if isinstance(value, str):
+            document.set(path, str(document.folder_of(path) / Path(value).expanduser()))
+    try:
+        return Network(validate(NetworkConfig, document, ("network",)))
+    except ConfigErrors as error:
+        raise ConfigErrors(e if e.line or e.file else _placed(document, e) for e in error.errors) from None
 
 
 def _synthetic(given: Mapping[str, Any], network: Network | None, problems: Problems) -> Mapping[str, Any]:
