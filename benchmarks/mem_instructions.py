@@ -24,7 +24,7 @@ import numpy as np
 
 from cosim import _core, mem
 from cosim.mem.memory import channel_config
-from cosim.mem.standards import COMMANDS
+from cosim.mem.standard import COMMANDS
 
 CASES = ("stream", "random", "mixed", "sparse")
 # as fast as accepted, one pseudo-channel (HBM3, HBM2) or sub-channel

@@ -18,7 +18,7 @@ class MemoryAccess:
     """How a memory node answers one isolated read.
 
     latency_s: from the activation of a closed row to the first beat of data
-    banks:     pseudo-channels of the node, which are served side by side
+    banks:     pseudo-channels (SRAM: banks) of the node, which are served side by side
     tier:      sram, hbm or dram, by the family of the standard
     """
 
@@ -41,9 +41,10 @@ def memory_access(spec: MemorySpec) -> MemoryAccess:
     from cosim.mem.options import read_options
 
     standard = read_options(spec.options()).standard
-    cycles = standard.activate_to_read_cycles + standard.read_latency_cycles - standard.timing["nBL"]
+    cycles = standard.activate_to_read_cycles + standard.read_latency_cycles - standard.burst_cycles
     tier = next((tier for family, tier in _FAMILIES if standard.name.upper().startswith(family)), standard.name)
-    banks = standard.organisation.pseudo_channels * spec.channels
+    sides = standard.organisation.banks if standard.kind == "sram" else standard.organisation.pseudo_channels
+    banks = sides * spec.channels
     return MemoryAccess(float(cycles / standard.ck_hz), banks, tier)
 
 

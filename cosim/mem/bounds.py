@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from cosim.mem.checker import _matches
-from cosim.mem.standards import COMMANDS, ROW_COMMANDS, Constraint, Standard
+from cosim.mem.standard import COMMANDS, ROW_COMMANDS, Constraint, Standard
 
 _BUS = "command bus"
 _KIND = {c: c[:2] for c in COMMANDS}  # RD and RDA, WR and WRA, PREpb and PREab are of one kind

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cosim.mem.standards import COLUMN_COMMANDS, ROW_COMMANDS, Constraint, Standard
+from cosim.mem.standard import COLUMN_COMMANDS, ROW_COMMANDS, Constraint, Standard
 
 
 @dataclass(frozen=True)

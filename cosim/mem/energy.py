@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from cosim.mem.standards import Standard
+from cosim.mem.standard import Standard
 
 
 def energy_frame(

@@ -15,7 +15,7 @@ from cosim.mem.bounds import binding_constraints
 from cosim.mem.energy import energy_frame
 from cosim.mem.frames import request_columns
 from cosim.mem.options import MemoryOptions, read_options
-from cosim.mem.standards import COMMANDS, Standard
+from cosim.mem.standard import COMMANDS, Standard
 
 _ROW_RESULTS = ("none", "hit", "miss", "conflict", "forwarded", "coalesced")
 _EVENTS_BETWEEN_SIGNALS = 1 << 20
@@ -41,6 +41,16 @@ def channel_config(options: MemoryOptions, pseudo_channels: int | None = None) -
     c.columns = organisation.columns
     c.access_bytes = organisation.access_bytes
     c.slots_per_cycle = slots
+    if standard.kind == "sram":
+        c.kind = _core.MemKind.sram
+        c.port_bytes = standard.port_bytes
+        c.ports = standard.ports
+        c.read_latency = c.write_latency = timing["latency_cycles"]
+        c.read_queue = options.read_queue
+        c.write_queue = options.write_queue
+        c.write_high = options.write_high
+        c.write_low = options.write_low
+        return c
     c.shared_command_bus = standard.shared_command_bus
     c.rising_edge_only = [int(name in standard.rising_edge_only and slots == 2) for name in COMMANDS]
     for rule in standard.constraints:

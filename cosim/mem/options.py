@@ -11,7 +11,8 @@ from typing import Any
 from cosim.config.errors import ConfigErrors
 from cosim.mem.address_map import DEFAULT_MAP, AddressMap
 from cosim.mem.problems import Problems, refuse
-from cosim.mem.standards import Standard, load_standard
+from cosim.mem.standard import Standard
+from cosim.mem.standards import load_standard
 
 REFRESH = ("none", "all_bank", "per_bank")
 PAGE_POLICIES = ("open", "closed", "timeout")
@@ -38,6 +39,17 @@ _DEFAULTS: dict[str, Any] = {
     "timing": {},
 }
 AGE_CAP = 128
+_NOT_OF_SRAM = (
+    "organisation",
+    "refresh",
+    "postponed_refreshes",
+    "page_policy",
+    "page_timeout",
+    "age_cap",
+    "write_low_watermark",
+    "write_high_watermark",
+    "coalesce_writes",
+)
 
 
 @dataclass(frozen=True)
@@ -161,7 +173,11 @@ def read_options(config: Mapping[str, Any]) -> MemoryOptions:
     if standard is None:
         problems.raise_if_any()
         raise AssertionError("a standard is missing without an error")
-    if refresh != "none" and refresh not in standard.refresh_interval_cycles:
+    if standard.kind == "sram":
+        for key in _NOT_OF_SRAM:
+            if given[key] != _DEFAULTS[key]:
+                problems.add(key, "is not read by an SRAM: it has no rows, refresh or write mode")
+    elif refresh != "none" and refresh not in standard.refresh_interval_cycles:
         problems.add(
             "refresh",
             f"{standard.name} has no {refresh} refresh here; it has {', '.join(standard.refresh_interval_cycles)}",

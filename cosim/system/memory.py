@@ -28,7 +28,8 @@ class MemoryFigures:
 def memory_figures(spec: MemorySpec) -> MemoryFigures:
     """The figures of a node with ``spec``'s preset and number of channels.
 
-    Peak is rate × data-bus width × pseudo-channels × channels, capacity the product of the levels of the organisation.
+    Peak is rate × data-bus width × pseudo-channels × channels (SRAM: clock × port width × ports × banks × channels),
+    capacity the product of the levels of the organisation.
 
     Raises:
         ValueError: what the room of memory refuses, a finding a line: an unknown preset or timing, keys that do not
@@ -39,9 +40,8 @@ def memory_figures(spec: MemorySpec) -> MemoryFigures:
 
     standard = read_options(spec.options()).standard
     organisation = standard.organisation
-    bits_per_s = standard.rate_MTps * 1_000_000 * organisation.dq_bits * organisation.pseudo_channels
     return MemoryFigures(
-        peak_Bps=Fraction(bits_per_s) / 8 * spec.channels,
+        peak_Bps=standard.channel_Bps * spec.channels,
         capacity_bytes=organisation.channel_bytes * spec.channels,
         access_bytes=organisation.access_bytes,
     )

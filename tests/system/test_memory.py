@@ -8,7 +8,7 @@ import pytest
 
 from cosim.config import ConfigErrors, presets
 from cosim.config.schema_hardware import MemorySpec
-from cosim.mem import standards
+from cosim.mem import presets as memory_presets
 from cosim.mem.options import _DEFAULTS
 from cosim.system import load_system
 from cosim.system.memory import memory_figures
@@ -24,6 +24,19 @@ def test_figures_of_two_channels_of_hbm2() -> None:
     # JESD235: 128 bits a channel; at 2 Gb/s that is 32 GB/s, and 8 Gb a channel are 1 GiB
     figures = memory_figures(MemorySpec(preset="HBM2_2000", channels=2))
     assert (figures.peak_Bps, figures.capacity_bytes, figures.access_bytes) == (64 * 10**9, 2 * 2**30, 32)
+
+
+def test_figures_of_the_published_tiers() -> None:
+    """HCRMap Table 1: 64 MB at 2.0 TB/s, 8 GB at 460.8 GB/s, 32 GB at 409.6 GB/s; HDA-MoE: 625 GB/s a node."""
+    specs = [
+        (MemorySpec(preset="SRAM_64MiB", channels=1), (2000 * 10**9, 64 * 2**20, 128)),
+        (MemorySpec(preset="HBM2_1800", organisation="2Gb", channels=16), (460_800 * 10**6, 8 * 2**30, 32)),
+        (MemorySpec(preset="DDR5_6400", organisation="8Gb_x16", channels=16), (409_600 * 10**6, 32 * 2**30, 64)),
+        (MemorySpec(preset="HB3D_625", channels=8), (625 * 10**9, 8 * 2**30, 128)),
+    ]
+    for spec, figures in specs:
+        got = memory_figures(spec)
+        assert (got.peak_Bps, got.capacity_bytes, got.access_bytes) == figures
 
 
 def test_shipped_package_builds() -> None:
@@ -53,7 +66,7 @@ def test_refusals_are_placed(option: str, place: str, got: str) -> None:
 
 
 def test_own_standard_file_counts_from_its_system_file(tmp_path: Path) -> None:
-    (tmp_path / "own.yaml").write_text(standards.presets()["HBM2_2000"].read_text())
+    (tmp_path / "own.yaml").write_text(memory_presets()["HBM2_2000"].read_text())
     hardware = tmp_path / "hw.yaml"
     text = presets.find("hardware", "package-4x4").read_text()
     hardware.write_text(text.replace("preset: HBM2_2000", "preset: HBM2_2000, standard_file: own.yaml"))
