@@ -5,6 +5,7 @@ from cosim.analytic.comoe import CoMoE, CoMoEReconstructed
 from cosim.analytic.evaluate import RUNG, analytic_rungs, layers_frame
 from cosim.analytic.function import FunctionModel, load_function
 from cosim.analytic.hcrmap import HCRMap
+from cosim.analytic.hda_moe import HDAMoE
 from cosim.analytic.interface import STAGES, AnalyticModel, LayerTimes
 from cosim.analytic.parameters import Parameter, Parameters
 from cosim.analytic.quantities import Quantity, quantity, quantity_names
@@ -23,6 +24,7 @@ __all__ = [
     "FigureTable",
     "FunctionModel",
     "HCRMap",
+    "HDAMoE",
     "LayerTimes",
     "ModelNumbers",
     "Parameter",

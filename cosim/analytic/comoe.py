@@ -111,7 +111,7 @@ class CoMoE:
             fixed = system.memory_latency_s[node] + system.route_latency_s[node * n + chiplet]
             memory = unit_maximum(units, unit, fixed) + np.maximum.reduce([drain, arrive, leave]).max(axis=1)
 
-        macs = groups.replica_tokens.astype(np.float64) * float(model.expert_macs_per_token)
+        macs = groups.replica_tokens * groups.replica_share * float(model.expert_macs_per_token)
         work = _per_endpoint(units, n, groups.replica_unit, groups.replica_chiplet, macs)
         rate = np.where(system.macs_per_s > 0, system.macs_per_s * p.number("matrix_utilisation"), 1.0)
         compute = (work / rate).max(axis=1)

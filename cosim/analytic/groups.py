@@ -28,6 +28,11 @@ COLUMNS = (
     "fetch_bytes",
 )
 
+#: Columns that decisions may have besides. share: part of the expert that the chiplet executes, 1 where it is missing;
+#: an expert that is split over chiplets has one row per chiplet and group. first_tokens: tokens of the group that no
+#: earlier group of the same source and layer brings to the same chiplet, so that their sum counts every token once.
+OPTIONAL_COLUMNS = ("share", "first_tokens")
+
 
 @dataclass(frozen=True)
 class LayerGroups:
@@ -50,6 +55,8 @@ class LayerGroups:
     replica_groups: IntArray
     replica_memory: IntArray
     replica_fetch_bytes: IntArray
+    replica_share: FloatArray
+    first_tokens: IntArray | None
 
     @property
     def unit_count(self) -> int:
@@ -82,16 +89,25 @@ def layer_groups(decisions: pd.DataFrame, system: AnalyticSystem) -> LayerGroups
     if len(layers) != 1:
         raise ValueError(f"decisions: expected one layer, got {layers.tolist()}")
     rows = decisions.loc[:, list(COLUMNS)].astype(np.int64)
+    further = [name for name in OPTIONAL_COLUMNS if name in decisions.columns]
+    rows[further] = decisions[further]
     rows = rows.sort_values(["seed", "batch", "chiplet", "expert", "source", "aggregator"], kind="stable")
     column = {name: rows[name].to_numpy() for name in COLUMNS}
     _check(column, system)
+    share = rows["share"].to_numpy(dtype=np.float64) if "share" in further else np.ones(len(rows))
+    if not bool(((share > 0) & (share <= 1)).all()):
+        raise ValueError("decisions: share must be above 0 and at most 1")
+    first_tokens = rows["first_tokens"].to_numpy(dtype=np.int64) if "first_tokens" in further else None
+    if first_tokens is not None and bool(((first_tokens < 0) | (first_tokens > column["tokens"])).any()):
+        raise ValueError("decisions: first_tokens must be between 0 and tokens")
 
     units = rows.loc[:, ["seed", "batch"]].drop_duplicates().reset_index(drop=True)
     unit = _ordinal(column["seed"], column["batch"])
     replica = _ordinal(column["seed"], column["batch"], column["chiplet"], column["expert"])
     first = np.flatnonzero(np.diff(replica, prepend=-1))
-    for name in ("memory_node", "fetch_bytes"):
-        differs = np.flatnonzero(column[name] != column[name][first][replica])
+    held = {name: column[name] for name in ("memory_node", "fetch_bytes")} | {"share": share}
+    for name, values in held.items():
+        differs = np.flatnonzero(values != values[first][replica])
         if len(differs):
             row = rows.iloc[int(differs[0])]
             raise ValueError(
@@ -116,6 +132,8 @@ def layer_groups(decisions: pd.DataFrame, system: AnalyticSystem) -> LayerGroups
         replica_groups=np.bincount(replica, minlength=count).astype(np.int64),
         replica_memory=column["memory_node"][first],
         replica_fetch_bytes=column["fetch_bytes"][first],
+        replica_share=share[first],
+        first_tokens=first_tokens,
     )
 
 

@@ -283,7 +283,7 @@ class HCRMap:
     ) -> tuple[FloatArray, FloatArray]:
         """Eq. 13 per replica, and the time it waits for replicas before it on the same chiplet."""
         rate = system.macs_per_s[groups.replica_chiplet]
-        ops = groups.replica_tokens.astype(np.float64) * float(model.expert_macs_per_token)
+        ops = groups.replica_tokens * groups.replica_share * float(model.expert_macs_per_token)
         site = groups.replica_unit * system.endpoints + groups.replica_chiplet
         if self.parameters.choice("cores") == "serial":
             comp = ops / rate
@@ -307,7 +307,7 @@ class HCRMap:
     ) -> dict[str, FloatArray]:
         """Eq. 17 and 18 in joules per unit."""
         p, units = self.parameters, groups.unit_count
-        macs = groups.replica_tokens.astype(np.float64) * float(model.expert_macs_per_token)
+        macs = groups.replica_tokens * groups.replica_share * float(model.expert_macs_per_token)
         compute = np.bincount(groups.replica_unit, weights=macs, minlength=units)
         d2d = system.link_is_d2d
         energy = {

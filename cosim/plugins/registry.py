@@ -50,6 +50,7 @@ _OWN: Mapping[str, Mapping[str, str]] = {
         "comoe": "cosim.analytic.comoe:CoMoE",
         "comoe_reconstructed": "cosim.analytic.comoe:CoMoEReconstructed",
         "hcrmap": "cosim.analytic.hcrmap:HCRMap",
+        "hda_moe": "cosim.analytic.hda_moe:HDAMoE",
     },
 }
 """Cosim's own components by kind: name → module:attribute."""

@@ -1,0 +1,1 @@
+"""Fractional placements of experts: made, searched, read, written and priced."""
