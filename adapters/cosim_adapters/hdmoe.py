@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cosim.trace.assemble import finish, narrow_ids, settle_experts, settle_provenance
+from cosim.trace.assemble import finish, narrow_ids, prepare_ids, settle_experts, settle_provenance
 from cosim.trace.options import ReadOptions
 from cosim.trace.problems import Problems, TraceError
 from cosim.trace.routing import RoutingTrace
@@ -67,6 +67,7 @@ class HdMoeJson:
         if 0 in shape:
             raise TraceError(source, [f"an empty trace: every layer is {list(shape)} [token, slot]"])
         ids = np.stack([layers.pop(number) for number in numbers], axis=1)
+        ids = prepare_ids(ids, options, source)
         experts, known = settle_experts(ids, None, options, source)
         return finish(
             source,

@@ -6,6 +6,7 @@ from cosim.trace.load import formats, load, save
 from cosim.trace.options import ReadOptions, TraceAdapter
 from cosim.trace.problems import TraceError
 from cosim.trace.random import RandomStream, mix64
+from cosim.trace.repair import Repairs
 from cosim.trace.routing import PHASES, RoutingTrace, same_trace
 
 __all__ = [
@@ -13,6 +14,7 @@ __all__ = [
     "RandomStream",
     "ReadLimits",
     "ReadOptions",
+    "Repairs",
     "RoutingTrace",
     "TraceAdapter",
     "TraceError",

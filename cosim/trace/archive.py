@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-import struct
 import zipfile
-import zlib
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 
 from cosim.trace.limits import ReadLimits
 from cosim.trace.problems import Problems, TraceError
+from cosim.trace.zipfiles import READ_ERRORS, one_line, open_zip
 
 _CHUNK_BYTES = 4 << 20
 _MAX_HEADER_BYTES = 10_000
@@ -55,31 +55,19 @@ class Archive:
     def __init__(self, path: Path, limits: ReadLimits) -> None:
         self.path = path
         problems = Problems(str(path))
-        try:
-            self._zip = zipfile.ZipFile(path)
-        except _READ_ERRORS as error:
-            raise TraceError(str(path), [f"truncated or damaged archive: {error}"]) from error
         self.members: dict[str, Member] = {}
-        infos = self._zip.infolist()
-        budget = limits.decoded_budget(path.stat().st_size)
-        asked = sum(info.file_size for info in infos)
+        self._stack = ExitStack()
+        self._zip = self._stack.enter_context(open_zip(path, limits, max_members=_MAX_MEMBERS))
         try:
-            if len(infos) > _MAX_MEMBERS:
-                problems.add(f"{len(infos)} members, at most {_MAX_MEMBERS} are read")
-            if asked > budget:
-                problems.add(
-                    f"the archive asks for {asked} bytes unpacked, the limit for a file of this size is {budget}"
-                )
-            if any(info.filename.endswith("/data.pkl") for info in infos):
-                problems.add(
-                    "a PyTorch file (torch.save): it holds a pickle, which is never opened; save arrays as npz"
-                )
+            infos = self._zip.infolist()
+            if any(info.filename.endswith("data.pkl") for info in infos):
+                problems.add("a torch file (torch.save), no npz")
             problems.raise_if_any()
             for info in infos:
                 self._add(info, problems)
             problems.raise_if_any()
         except BaseException:
-            self._zip.close()
+            self._stack.close()
             raise
 
     def __enter__(self) -> Archive:
@@ -88,7 +76,7 @@ class Archive:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._zip.close()
+        self._stack.close()
 
     def _add(self, info: zipfile.ZipInfo, problems: Problems) -> None:
         name = info.filename.removesuffix(".npy")
@@ -103,10 +91,10 @@ class Archive:
             return
         try:
             with self._zip.open(info) as stream:
-                shape, fortran, dtype = _read_header(stream)
+                shape, fortran, dtype = read_array_header(stream)
                 header_bytes = stream.tell()
-        except _READ_ERRORS as error:
-            problems.add("truncated or damaged member", f"{name!r}: {_one_line(error)}")
+        except READ_ERRORS as error:
+            problems.add("truncated or damaged member", f"{name!r}: {one_line(error)}")
             return
         if dtype.hasobject:
             problems.add("a member that holds pickled objects (never opened)", repr(name))
@@ -142,7 +130,7 @@ class Archive:
         done = 0
         try:
             with self._zip.open(member._info) as stream:
-                _read_header(stream)
+                read_array_header(stream)
                 while done < member.size:
                     count = min(per_chunk, member.size - done)
                     raw = _read_exactly(stream, count * member.dtype.itemsize)
@@ -162,30 +150,17 @@ class Archive:
                     raise EOFError("bytes after the array")
         except TraceError:
             raise
-        except _READ_ERRORS as error:
-            raise TraceError(str(self.path), [f"truncated or damaged member {name!r}: {_one_line(error)}"]) from error
+        except READ_ERRORS as error:
+            raise TraceError(str(self.path), [f"truncated or damaged member {name!r}: {one_line(error)}"]) from error
         return out.reshape(member.shape, order="F" if member._fortran else "C")
 
 
-_READ_ERRORS = (
-    zipfile.BadZipFile,
-    zlib.error,
-    EOFError,
-    OSError,
-    NotImplementedError,
-    RuntimeError,
-    UnicodeError,
-    ValueError,
-    OverflowError,
-    SyntaxError,
-    TypeError,
-    KeyError,
-    IndexError,
-    struct.error,
-)
+def read_array_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Shape, Fortran order and dtype of an .npy stream; the stream stands at the first value afterwards.
 
-
-def _read_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    Raises:
+        EOFError: on anything that is no whole header of version 1 or 2.
+    """
     try:
         version = npy.read_magic(stream)
         if version == (1, 0):
@@ -197,7 +172,7 @@ def _read_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any
     except EOFError:
         raise
     except Exception as error:  # numpy hands the text to Python's parsers, which raise many kinds
-        raise EOFError(f"not an array header: {_one_line(error)}") from error
+        raise EOFError(f"not an array header: {one_line(error)}") from error
     if any(size < 0 for size in shape):
         raise EOFError(f"a negative size in shape {list(shape)}")
     return shape, fortran, dtype
@@ -212,7 +187,3 @@ def _read_exactly(stream: IO[bytes], count: int) -> bytes:
         parts.append(part)
         count -= len(part)
     return parts[0] if len(parts) == 1 else b"".join(parts)
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:200] or type(error).__name__

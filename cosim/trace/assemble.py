@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cosim.trace.arraytree import describe, open_tree
 from cosim.trace.options import ReadOptions
 from cosim.trace.problems import Problems, TraceError, did_you_mean
 from cosim.trace.routing import PHASES, RoutingTrace, compact_ids_dtype
+from cosim.trace.tensors import ArrayRef
 
 
 def settle_experts(
@@ -37,6 +40,89 @@ def settle_experts(
     if not 1 <= experts <= options.limits.max_experts:
         raise TraceError(source, [f"experts: expected 1..{options.limits.max_experts}, got {experts}"])
     return experts, bool(given)
+
+
+def prepare_ids(
+    ids: NDArray[Any],
+    options: ReadOptions,
+    source: str,
+    *,
+    layer: NDArray[Any] | None = None,
+    layers: int | None = None,
+    physical_to_logical: NDArray[Any] | None = None,
+) -> NDArray[Any]:
+    """Ids after the caller's statements about them: a filler made empty, physical ids made logical.
+
+    Args:
+        ids: `[token, layer, slot]`, or `[row, slot]` with `layer` giving each row's layer.
+        options: `padding` and `physical_map` are used.
+        source: name for messages.
+        layer: index of each row's layer.
+        layers: number of layers, with `layer`.
+        physical_to_logical: the map `[layer, physical]` where the file has its own.
+
+    Raises:
+        TraceError: when a statement does not fit the ids.
+    """
+    if options.padding is not None:
+        ids = _blank(ids, options.padding, options.experts, source)
+    if options.physical_map is not None:
+        if physical_to_logical is not None:
+            raise TraceError(source, ["physical_map: the file has a map of its own, which is applied"])
+        physical_to_logical = read_physical_map(options.physical_map, options)
+    if physical_to_logical is None:
+        return ids
+    count = ids.shape[1] if layer is None else layers
+    if physical_to_logical.shape[0] != count:
+        raise TraceError(source, [f"physical_map: {physical_to_logical.shape[0]} layers, the recording has {count}"])
+    high = physical_to_logical.shape[1]
+    outside = int(np.count_nonzero((ids >= high) | (ids < -1)))
+    if outside:
+        raise TraceError(source, [f"physical_map: {outside} ids are outside its {high} physical experts"])
+    row = np.arange(ids.shape[1])[None, :, None] if layer is None else layer[:, None]
+    return np.where(ids >= 0, physical_to_logical[row, np.maximum(ids, 0)], -1)
+
+
+def _blank(ids: NDArray[Any], filler: int, experts: int | None, source: str) -> NDArray[Any]:
+    if filler < 0:
+        raise TraceError(source, [f"padding: expected an id >= 0, got {filler}"])
+    filled = ids == filler
+    possible = experts is None or filler < experts
+    if possible and ids.shape[-1] > 1:  # an expert of the model: only a cell that names nothing else is filler
+        filled &= filled.all(axis=-1, keepdims=True)
+    elif possible:
+        raise TraceError(source, [f"padding: {filler} may be an expert, and with one slot nothing tells them apart"])
+    if not filled.any():
+        raise TraceError(source, [f"padding: no slot holds the filler {filler}"])
+    return np.where(filled, -1, ids if ids.dtype.kind == "i" else ids.astype(np.int64))
+
+
+def read_physical_map(path: Path, options: ReadOptions) -> NDArray[np.int64]:
+    """The map `[layer, physical]` → logical expert of a file: torch, npz, npy or safetensors, bare or by its name.
+
+    Raises:
+        TraceError: when there is no such map in the file.
+    """
+    tree = open_tree(path, options.limits)
+    for name in ("last_physical_to_logical_map", "physical_to_logical_map"):
+        if isinstance(tree, dict) and name in tree:
+            tree = tree[name]
+    if not isinstance(tree, ArrayRef) or not tree.integers or tree.ndim != 2 or 0 in tree.shape:
+        raise TraceError(
+            str(path), [f"expected physical_to_logical_map, integers [layer, physical]; it holds {describe(tree)}"]
+        )
+    return checked_map(tree.read(), str(path))
+
+
+def checked_map(table: NDArray[Any], source: str) -> NDArray[np.int64]:
+    """`table` as a map physical → logical.
+
+    Raises:
+        TraceError: on a negative entry (a slot without an expert has no logical number).
+    """
+    if table.size and int(table.min()) < 0:
+        raise TraceError(source, ["physical_to_logical_map: a negative expert"])
+    return table.astype(np.int64)
 
 
 def narrow_ids(ids: NDArray[Any], experts: int, source: str) -> NDArray[Any]:

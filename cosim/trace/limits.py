@@ -18,6 +18,10 @@ class ReadLimits:
         free_bytes: decoded bytes that are always allowed.
         max_line_bytes: length of one line of a text file.
         max_experts: experts per layer.
+        max_pickle_bytes: length of a pickle, arrays of a torch file not counted.
+        max_pickle_operations: operations of a pickle; one makes at most one object.
+        max_header_bytes: length of a safetensors header.
+        max_json_bytes: length of a JSON document that must be read whole.
     """
 
     max_decoded_bytes: int = 16 << 30
@@ -25,6 +29,10 @@ class ReadLimits:
     free_bytes: int = 64 * MIB
     max_line_bytes: int = 4 * MIB
     max_experts: int = 65536
+    max_pickle_bytes: int = 256 * MIB
+    max_pickle_operations: int = 20_000_000
+    max_header_bytes: int = 24 * MIB
+    max_json_bytes: int = 1 << 30
 
     def decoded_budget(self, file_bytes: int) -> int:
         """Bytes a file of `file_bytes` may expand to."""

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from cosim.trace import adapters, shipped
+from cosim.trace.arraytree import describe, holds_arrays, is_torch, open_tree
 from cosim.trace.csvfile import read_csv, save_csv
 from cosim.trace.jsonl import read_jsonl, save_jsonl
 from cosim.trace.limits import ReadLimits
 from cosim.trace.npz import read_npz, save_npz
 from cosim.trace.options import ReadOptions
 from cosim.trace.parquet import read_parquet, save_parquet
-from cosim.trace.problems import TraceError, did_you_mean
-from cosim.trace.routing import RoutingTrace
+from cosim.trace.problems import Problems, TraceError, did_you_mean
+from cosim.trace.repair import Repairs, repaired
+from cosim.trace.routing import PHASES, RoutingTrace
 from cosim.trace.scores import attach_scores
 
 _HEAD_BYTES = 65536
@@ -34,9 +37,7 @@ _REFUSED = (
     (b"\x1f\x8b", "gzip data: unpack the file first"),
     (b"BZh", "bzip2 data: unpack the file first"),
     (b"\x28\xb5\x2f\xfd", "zstd data: unpack the file first"),
-    (b"\x93NUMPY", "a bare .npy array: save it as npz with the key `ids` (numpy.savez)"),
     (b"\x89HDF", "HDF5 is not read"),
-    (b"\x80", "a pickle: pickles can run code and are never opened"),
 )
 
 
@@ -54,11 +55,24 @@ def load(
     provenance: str | None = None,
     scores: str | os.PathLike[str] | None = None,
     limits: ReadLimits | None = None,
+    repairs: Repairs | None = None,
+    padding: int | None = None,
+    physical_map: str | os.PathLike[str] | None = None,
+    top_k: int | None = None,
+    router: str | None = None,
+    bias: str | os.PathLike[str] | None = None,
+    groups: tuple[int, int] | None = None,
+    routed_scaling: float | None = None,
+    sequences: int | None = None,
+    select: str | None = None,
+    fit_requests: int | None = None,
+    fit_positions: int | None = None,
+    fit_seed: int | None = None,
 ) -> RoutingTrace:
     """Loads a routing trace.
 
     Args:
-        path_or_name: a file, or the name of a shipped trace (`sample`).
+        path_or_name: a file, a folder in a format that is one, or the name of a shipped trace (`sample`).
         format: one of `formats()`; told from the content when None.
         experts: experts per layer of the model, where the file does not say.
         phase: `prefill` or `decode` for all rows, where the file records requests but no phase.
@@ -66,28 +80,78 @@ def load(
             counts as recorded.
         scores: npz with router scores of some requests (see `attach_scores`).
         limits: how much the file may ask of the reader.
+        repairs: which traps to repair; none by itself.
+        padding, physical_map, top_k, router, bias, groups, routed_scaling, sequences, select, fit_requests,
+            fit_positions, fit_seed: see `ReadOptions`; one that the format's reader does not read is an error.
 
     Returns:
-        The validated trace. Nothing in it was repaired: traps (padding, warm-up rows, …) are for `traps.find` to name.
+        The validated trace. Nothing in it was repaired unless `repairs`, `padding` or `physical_map` asked for it; the
+        traps that are left (padding, warm-up rows, …) are for `traps.find` to name.
 
     Raises:
-        TraceError: naming file, place and every problem. A file is never executed (no pickle).
+        TraceError: naming file, place and every problem. A file is never executed: pickles are read by a machine that
+            can call nothing.
     """
     path, name = _resolve(path_or_name)
-    options = ReadOptions(experts, phase, provenance, limits or ReadLimits())
-    chosen = _sniff(path) if format is None else format
-    if chosen not in formats():
-        raise TraceError(
-            str(path),
-            [f"format: expected one of {', '.join(formats())}, got {chosen!r}{did_you_mean(chosen, formats())}"],
-        )
+    options = ReadOptions(
+        experts=experts,
+        phase=phase,
+        provenance=provenance,
+        limits=limits or ReadLimits(),
+        padding=padding,
+        physical_map=None if physical_map is None else Path(physical_map),
+        top_k=top_k,
+        router=router,
+        bias=None if bias is None else Path(bias),
+        groups=groups,
+        routed_scaling=routed_scaling,
+        sequences=sequences,
+        select=select,
+        fit_requests=fit_requests,
+        fit_positions=fit_positions,
+        fit_seed=fit_seed,
+    )
+    repairs = repairs or Repairs()
+    if repairs.sequence_first is not None:  # the phase is stated once there are requests
+        if phase is not None and phase not in PHASES:
+            raise TraceError(str(path), [f"phase: expected prefill or decode, got {phase!r}"])
+        options = replace(options, phase=None)
     try:
-        reader = _READERS.get(chosen) or adapters.adapter(chosen).read
-        trace = reader(path, options)
+        chosen = _sniff(path, options.limits) if format is None else format
+        if chosen not in formats():
+            raise TraceError(
+                str(path),
+                [f"format: expected one of {', '.join(formats())}, got {chosen!r}{did_you_mean(chosen, formats())}"],
+            )
+        trace = _reader(chosen, path, options)(path, options)
         scores_path = Path(scores) if scores is not None else (shipped.scores_file(name) if name else None)
-        return trace if scores_path is None else attach_scores(trace, scores_path, options)
+        trace = trace if scores_path is None else attach_scores(trace, scores_path, options)
+        done = [f"padding: {padding} made empty"] * (padding is not None)
+        done += ["physical_map: physical ids made logical"] * (physical_map is not None)
+        if done:
+            trace = replace(trace, repairs=(*trace.repairs, *done))
+        return repaired(trace, repairs, phase=phase)
     except OSError as error:
         raise TraceError(str(error.filename or path), [f"cannot be read: {error.strerror or error}"]) from error
+
+
+def _reader(format: str, path: Path, options: ReadOptions) -> Callable[[Path, ReadOptions], RoutingTrace]:
+    """The reader of a format, once it is known to read what was stated and to take a folder if it is one."""
+    own = _READERS.get(format)
+    adapter = None if own is not None else adapters.adapter(format)
+    reads: frozenset[str] = getattr(adapter, "reads", frozenset())
+    problems = Problems(str(path))
+    for name in options.given():
+        if name not in reads:
+            known = f"it reads {', '.join(sorted(reads))}" if reads else "it reads no such statement"
+            problems.add(f"{name}: the format {format} does not read it; {known}")
+    if path.is_dir() and not hasattr(adapter, "sniff_folder"):
+        problems.add(f"a folder, the format {format} is a file")
+    problems.raise_if_any()
+    if own is not None:
+        return own
+    assert adapter is not None
+    return adapter.read
 
 
 def save(trace: RoutingTrace, path: str | os.PathLike[str], format: str | None = None) -> None:
@@ -128,31 +192,37 @@ def _resolve(path_or_name: str | os.PathLike[str]) -> tuple[Path, str | None]:
     if path.is_file():
         return path, None
     if path.is_dir():
-        raise TraceError(text, ["a folder, expected a file"])
+        return path, None
     known = shipped.names()
     hint = f"; shipped traces: {', '.join(known)}{did_you_mean(text, known)}" if bare else ""
     raise TraceError(text, [f"no such file{hint}"])
 
 
-def _sniff(path: Path) -> str:
+def _sniff(path: Path, limits: ReadLimits) -> str:
     source = str(path)
-    try:
-        with path.open("rb") as stream:
-            head = stream.read(_HEAD_BYTES)
-    except OSError as error:
-        raise TraceError(source, [f"cannot be read: {error.strerror or error}"]) from error
+    if path.is_dir():
+        for name in adapters.names():
+            sniff_folder = getattr(adapters.adapter(name), "sniff_folder", None)
+            if sniff_folder is not None and sniff_folder(path):
+                return name
+        raise TraceError(source, ["a folder that is no recording in a format known here; expected a file"])
+    with path.open("rb") as stream:
+        head = stream.read(_HEAD_BYTES)
     if not head:
         raise TraceError(source, ["an empty file"])
     for name in adapters.names():
         if adapters.adapter(name).sniff(path, head):
             return name
-    if head.startswith(b"PK\x03\x04"):
-        return "npz"
     if head.startswith(b"PAR1"):
         return "parquet"
     for magic, text in _REFUSED:
         if head.startswith(magic):
             raise TraceError(source, [text])
+    if holds_arrays(path, head):
+        tree = open_tree(path, limits)  # a damaged or refused file says here what is wrong with it
+        if head.startswith(b"PK") and not is_torch(path):
+            return "npz"
+        raise TraceError(source, [f"it holds {describe(tree)}, which no reader here knows; --format forces one"])
     if b"\x00" in head:
         raise TraceError(source, ["binary data in no format known here; --format forces one"])
     body = head.lstrip(b"\xef\xbb\xbf \t\r\n")

@@ -24,6 +24,7 @@ from cosim.trace.assemble import (
     float_dtype,
     narrow_ids,
     phase_codes,
+    prepare_ids,
     settle_experts,
     settle_provenance,
     stated_phase,
@@ -50,6 +51,7 @@ _KEYS = (
     "num_experts",
     "provenance",
     "meta",
+    "repairs",
 )
 _I32 = np.iinfo(np.int32)
 
@@ -119,6 +121,7 @@ class _Reader:
         gather("layer_map", self._layer_map)
         gather("weights", self._weights)
         gather("provenance", self._provenance)
+        gather("repairs", self._repairs)
         gather("columns", self._columns)
         problems.raise_if_any()
         gather("scores", self._scores)
@@ -127,6 +130,7 @@ class _Reader:
         ids, columns = fields.pop("ids"), fields.pop("columns")
         stated = self._integer("num_experts") if "num_experts" in self.archive.members else None
         scored = None if scores is None else int(scores.shape[-1])
+        ids = prepare_ids(ids, self.options, self.source)
         experts, known = settle_experts(ids, stated, self.options, self.source, scored=scored)
         return finish(
             self.source,
@@ -190,10 +194,16 @@ class _Reader:
     def _domains(self) -> tuple[str, ...]:
         if "domains" not in self.archive.members:
             self._fail("domain: there is no domains array to name them")
-        names = self.archive.read("domains")
+        return self._texts("domains")
+
+    def _repairs(self) -> tuple[str, ...]:
+        return self._texts("repairs") if "repairs" in self.archive.members else ()
+
+    def _texts(self, name: str) -> tuple[str, ...]:
+        names = self.archive.read(name)
         if names.dtype.kind not in "US" or names.ndim != 1:
-            self._fail(f"domains: expected a list of names, got {names.dtype} {list(names.shape)}")
-        return tuple(str(name) for name in names.astype(np.str_).tolist())
+            self._fail(f"{name}: expected a list of names, got {names.dtype} {list(names.shape)}")
+        return tuple(str(text) for text in names.astype(np.str_).tolist())
 
     def _columns(self) -> dict[str, Any]:
         meta = self._meta()
@@ -361,6 +371,7 @@ def _read_grouped(archive: Archive, options: ReadOptions) -> RoutingTrace:
     for name, length in zip(archive.members, lengths, strict=True):
         ids[done : done + length] = archive.read_as(name, ids.dtype)
         done += length
+    ids = prepare_ids(ids, options, source)
     experts, known = settle_experts(ids, None, options, source)
     if options.phase is not None:
         raise TraceError(source, ["phase: cannot be stated, the file keeps no request boundaries"])
@@ -387,6 +398,8 @@ def save_npz(trace: RoutingTrace, path: Path) -> None:
     }
     if trace.experts_stated:
         arrays["num_experts"] = np.array(trace.experts, dtype=np.int32)
+    if trace.repairs:
+        arrays["repairs"] = np.array(trace.repairs, dtype=np.str_)
     for name in ("weights", "scores", "scores_token", "request", "position", "phase", "domain"):
         value = getattr(trace, name)
         if value is not None:

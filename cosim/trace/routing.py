@@ -40,6 +40,7 @@ class RoutingTrace:
         experts_stated: False where the source does not say how many experts the model has and `experts` is the
             largest id + 1.
         source: what to call the trace in messages.
+        repairs: what was repaired in the recording on the caller's word, one line each (see `repair`).
 
     Raises:
         TraceError: on any value outside these rules; all are listed.
@@ -59,6 +60,7 @@ class RoutingTrace:
     provenance: str = "recorded"
     experts_stated: bool = True
     source: str = "trace"
+    repairs: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         problems = Problems(self.source)
@@ -251,7 +253,15 @@ def _find_bad_ids(trace: RoutingTrace, problems: Problems) -> None:
         problems.add(f"ids: an id outside the model's 0..{trace.experts - 1} (or -1, empty)", example, count)
     if len(fills) == 1:
         value, times = next(iter(fills.items()))
-        problems.add(f"ids: trap padding: {times} slots hold {value} and no other id is outside: a filler?")
+        problems.add(
+            f"ids: trap padding: {times} slots hold {value} and no other id is outside: a filler? "
+            f"--padding {value} makes it empty"
+        )
+    elif fills and min(fills) >= trace.experts:
+        problems.add(
+            f"ids: trap physical ids: {len(fills)} ids from {min(fills)} to {max(fills)} are outside: replicas by "
+            "physical number? --physical-map gives the map to logical experts"
+        )
 
 
 def _check_non_negative(problems: Problems, name: str, values: NDArray[Any]) -> None:

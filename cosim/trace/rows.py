@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from cosim.trace.assemble import (
     finish,
     narrow_ids,
+    prepare_ids,
     settle_experts,
     settle_provenance,
     stated_phase,
@@ -30,14 +31,16 @@ class Header:
         experts: experts per layer.
         provenance: see `RoutingTrace.provenance`.
         domains: all domains in order; without it they are numbered as they appear.
+        repairs: see `RoutingTrace.repairs`.
     """
 
     experts: int | None = None
     provenance: str | None = None
     domains: tuple[str, ...] = ()
+    repairs: tuple[str, ...] = ()
 
 
-HEADER_KEYS = ("cosim_trace", "experts", "provenance", "domains")
+HEADER_KEYS = ("cosim_trace", "experts", "provenance", "domains", "repairs")
 SCHEMA = 1
 
 
@@ -63,8 +66,11 @@ def parse_header(values: dict[str, Any], where: str, source: str) -> Header:
         problems.add(f"{where}: domains: expected a list of names, got {str(domains)[:60]}")
     elif len(set(domains)) < len(domains):
         problems.add(f"{where}: domains: a name occurs twice")
+    repairs = values.get("repairs", [])
+    if not isinstance(repairs, list) or not all(isinstance(text, str) for text in repairs):
+        problems.add(f"{where}: repairs: expected a list of texts, got {str(repairs)[:60]}")
     problems.raise_if_any()
-    return Header(experts, provenance, tuple(domains))
+    return Header(experts, provenance, tuple(domains), tuple(repairs))
 
 
 def header_of(trace: RoutingTrace) -> dict[str, Any]:
@@ -74,6 +80,8 @@ def header_of(trace: RoutingTrace) -> dict[str, Any]:
         header["experts"] = trace.experts
     if trace.domain is not None:
         header["domains"] = list(trace.domains)
+    if trace.repairs:
+        header["repairs"] = list(trace.repairs)
     return header
 
 
@@ -154,7 +162,9 @@ def to_trace(rows: Rows, options: ReadOptions, source: str) -> RoutingTrace:
     domains = rows.domains
     if domain is not None and rows.header.domains:
         domain, domains = _stated_domains(rows, domain, source), rows.header.domains
-    experts, known = settle_experts(rows.ids, rows.header.experts, options, source, scored=scored_width)
+    layer = None if options.physical_map is None else np.searchsorted(order.layer_map, rows.layer)
+    ids = prepare_ids(rows.ids, options, source, layer=layer, layers=order.layer_map.size)
+    experts, known = settle_experts(ids, rows.header.experts, options, source, scored=scored_width)
     has_request = rows.request is not None
     if options.phase is not None and not has_request:
         raise TraceError(source, ["phase: cannot be stated, the file keeps no request boundaries"])
@@ -162,7 +172,7 @@ def to_trace(rows: Rows, options: ReadOptions, source: str) -> RoutingTrace:
     return finish(
         source,
         {
-            "ids": dense(narrow_ids(rows.ids, experts, source)),
+            "ids": dense(narrow_ids(ids, experts, source)),
             "experts": experts,
             "experts_stated": known,
             "layer_map": order.layer_map.astype(np.int32),
@@ -175,6 +185,7 @@ def to_trace(rows: Rows, options: ReadOptions, source: str) -> RoutingTrace:
             "domain": domain,
             "domains": domains,
             "provenance": settle_provenance(rows.header.provenance, options, source),
+            "repairs": rows.header.repairs,
         },
     )
 

@@ -1,4 +1,4 @@
-"""Traps of routing recordings: legal in a file, wrong in a study. They are found and named, never repaired."""
+"""Traps of routing recordings: legal in a file, wrong in a study. They are found and named here; `repair` repairs."""
 
 from __future__ import annotations
 
@@ -50,31 +50,42 @@ def _experts_unstated(trace: RoutingTrace) -> list[Trap]:
     ]
 
 
-def _warm_up(trace: RoutingTrace) -> list[Trap]:
-    """Long runs of identical rows: dummy tokens of a profile run or warm-up."""
-    if trace.tokens < 2:
-        return []
-    same = np.ones(trace.tokens - 1, dtype=np.bool_)
+def _suspicious_runs(trace: RoutingTrace) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """First row and length of runs of identical rows that are longer than chance makes them."""
+    same = np.ones(max(trace.tokens - 1, 0), dtype=np.bool_)
     for layer in range(trace.layers):
         same &= (trace.ids[1:, layer] == trace.ids[:-1, layer]).all(axis=1)
     starts, lengths = _runs(same)
-    if not starts.size:
-        return []
     filled = (trace.ids[starts] >= 0).any(axis=(1, 2))
     starts, lengths = starts[filled], lengths[filled]
+    if not starts.size:
+        return starts, lengths
     chance = _same_row_chance(trace)
     # expected number of runs at least this long among rows that repeat each other only by chance
     suspicious = (lengths >= _MIN_RUN) & (trace.tokens * chance ** (lengths - 1.0) < _RUN_CHANCE)
-    if not suspicious.any():
+    return starts[suspicious], lengths[suspicious]
+
+
+def warm_up_rows(trace: RoutingTrace) -> NDArray[np.bool_]:
+    """Rows of the trap `warm-up or dummy rows`, `[token]`."""
+    found = np.zeros(trace.tokens, dtype=np.bool_)
+    for start, length in zip(*_suspicious_runs(trace), strict=True):
+        found[start : start + length] = True
+    return found
+
+
+def _warm_up(trace: RoutingTrace) -> list[Trap]:
+    """Long runs of identical rows: dummy tokens of a profile run or warm-up."""
+    starts, lengths = _suspicious_runs(trace)
+    if not starts.size:
         return []
-    starts, lengths = starts[suspicious], lengths[suspicious]
     at = int(np.argmax(lengths))
     return [
         Trap(
             "warm-up or dummy rows",
             f"{int(lengths.sum())} of {trace.tokens} rows lie in {lengths.size} runs of identical rows (all layers the "
             f"same); the longest begins at row {int(starts[at])} and has {int(lengths[at])} rows",
-            "engines route dummy tokens while they profile or warm up; leave these rows out (select by rows)",
+            "engines route dummy tokens while they profile or warm up; --drop-warm-up leaves these rows out",
         )
     ]
 
@@ -98,11 +109,18 @@ def _same_row_chance(trace: RoutingTrace) -> float:
 def _empty_slots(trace: RoutingTrace) -> list[Trap]:
     traps = []
     empty_rows = np.ones(trace.tokens, dtype=np.bool_)
-    slots = 0
+    slots, empty_layers = 0, 0
+    used = np.zeros(trace.top_k, dtype=np.bool_)
     for layer in range(trace.layers):
         empty = trace.ids[:, layer] < 0
+        if empty.all():  # named as a dense layer
+            empty_layers += 1
+            continue
         slots += int(np.count_nonzero(empty))
+        used |= ~empty.all(axis=0)
         empty_rows &= empty.all(axis=1)
+    if empty_layers == trace.layers:
+        return []
     rows = int(np.count_nonzero(empty_rows))
     if rows:
         first = int(np.flatnonzero(empty_rows)[0])
@@ -110,16 +128,20 @@ def _empty_slots(trace: RoutingTrace) -> list[Trap]:
             Trap(
                 "padding or prefix cache",
                 f"{rows} of {trace.tokens} rows are empty (-1) in every layer, first row {first}",
-                "padding tokens, or positions served from a prefix cache whose routing was not returned",
+                "padding tokens, or positions served from a prefix cache whose routing was not returned; "
+                "--drop-empty-rows leaves them out",
             )
         )
-    rest = slots - rows * trace.layers * trace.top_k
+    rest = slots - rows * (trace.layers - empty_layers) * trace.top_k
     if rest:
+        unused = np.flatnonzero(~used).tolist()
         traps.append(
             Trap(
                 "empty slots",
-                f"{rest} slots of rows that are not wholly empty hold -1",
-                "unused columns of a fixed-width recorder, or fused shared experts",
+                f"{rest} slots of rows that are not wholly empty hold -1"
+                + (f"; no row uses slots {_ranges(unused)} of {trace.top_k}" if unused else ""),
+                "unused columns of a fixed-width recorder, or fused shared experts; --drop-empty-slots leaves out "
+                "slots that no row uses",
             )
         )
     return traps
@@ -151,7 +173,8 @@ def _repeated_experts(trace: RoutingTrace) -> list[Trap]:
             "repeated experts",
             f"{cells} of {trace.tokens * trace.layers} (token, layer) rows name an expert twice, first row {first}, "
             f"layer {value}{filler}",
-            "a filler such as 0 or 255 in place of -1, or ids cut to too few bits",
+            "a filler such as 0 or 255 in place of -1 (--padding makes it empty), physical ids of replicas "
+            "(--physical-map), or ids cut to too few bits",
         )
     ]
 
@@ -166,8 +189,9 @@ def _constant_layers(trace: RoutingTrace) -> list[Trap]:
         Trap(
             "dense layers",
             f"layer{'s' if len(constant) > 1 else ''} {', '.join(map(str, constant[:8]))} of {trace.layers}: every "
-            "token has the same ids",
-            "dense layers counted as MoE layers shift the numbering of all layers; give the MoE layers only",
+            "token has the same ids"
+            + (" (none: -1)" if all(bool((trace.ids[:, layer] < 0).all()) for layer in constant) else ""),
+            "dense layers counted as MoE layers shift the numbering of all layers; --moe-layers keeps the others",
         )
     ]
 
@@ -212,7 +236,8 @@ def _gaps(trace: RoutingTrace) -> list[Trap]:
                 "missing positions",
                 f"{gaps.size} gaps; first: request {int(request[at])} goes from position {int(position[at])} to "
                 f"{int(position[at + 1])}",
-                "positions served from a prefix cache, or rows lost by the recorder",
+                "positions served from a prefix cache, or rows lost by the recorder; --drop-incomplete-requests leaves "
+                "such requests out",
             )
         )
     starts = np.flatnonzero(np.concatenate([[True], ~within]))
@@ -223,7 +248,8 @@ def _gaps(trace: RoutingTrace) -> list[Trap]:
                 "prompts not recorded",
                 f"{late.size} of {starts.size} requests begin after position 0; first: request "
                 f"{int(request[late[0]])} at position {int(position[late[0]])}",
-                "only what is there can be simulated: prefill figures are of the recorded rows",
+                "only what is there can be simulated: prefill figures are of the recorded rows; "
+                "--drop-incomplete-requests leaves such requests out",
             )
         )
     return traps
@@ -282,8 +308,8 @@ def _sequence_first(trace: RoutingTrace) -> list[Trap]:
             "sequence-first rows",
             f"rows {int(strides[best])} apart share {shares[best]:.3f} of their experts, neighbours {near:.3f} (first "
             f"{rows} rows, layers {layers.tolist()})",
-            f"the rows are probably [position, {int(strides[best])} sequences] flattened: reorder them, or request and "
-            "position are wrong",
+            f"the rows are probably [position, {int(strides[best])} sequences] flattened: --sequence-first "
+            f"{int(strides[best])} reorders them, else request and position are wrong",
         )
     ]
 
@@ -298,7 +324,7 @@ def _double_counting(trace: RoutingTrace) -> list[Trap]:
                 Trap(
                     "data-parallel double counting",
                     f"the {trace.tokens} rows are {ranks} equal copies of {size} rows",
-                    "every rank wrote the same tokens: keep one copy",
+                    f"every rank wrote the same tokens: --one-copy {ranks} keeps one",
                 )
             ]
     return []
@@ -325,7 +351,7 @@ def _weights(trace: RoutingTrace) -> list[Trap]:
                 "weights not normalised",
                 f"in {off} of {busy} (token, layer) rows the gate weights do not sum to 1 (mean {total / busy:.3f}, "
                 f"{low:.3f} to {high:.3f})",
-                "softmax before Top-k, or a scaling factor: normalise before you compare with a model that does",
+                "softmax before Top-k, or a scaling factor: --normalise-weights if the model you compare with does so",
             )
         )
     if unsorted:
@@ -333,7 +359,7 @@ def _weights(trace: RoutingTrace) -> list[Trap]:
             Trap(
                 "slots not in order of weight",
                 f"in {unsorted} of {trace.tokens * trace.layers} (token, layer) rows a later slot weighs more",
-                "slot 0 is not the strongest expert: Top-1 figures need sorting first",
+                "slot 0 is not the strongest expert: Top-1 figures need --sort-slots first",
             )
         )
     return traps

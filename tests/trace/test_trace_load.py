@@ -187,7 +187,7 @@ def test_names_and_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.chdir(tmp_path)
     with pytest.raises(TraceError, match="no such file; shipped traces: sample, did you mean 'sample'"):
         trace.load("sampel")
-    with pytest.raises(TraceError, match="a folder, expected a file"):
+    with pytest.raises(TraceError, match="a folder that is no recording in a format known here"):
         trace.load(tmp_path)
     with pytest.raises(TraceError, match="expected one of npz, parquet, csv, jsonl, hdmoe_json, got 'parquett'"):
         trace.load("sample", format="parquett")
