@@ -60,8 +60,14 @@ def mem() -> None:
 @click.option(
     "--commands", "commands_file", type=click.Path(path_type=Path), help="Write the command trace (CSV or Parquet)."
 )
+@click.option("--split", is_flag=True, help="Print where the latency went, part by part.")
 def run(
-    file: Path, preset: str, options: tuple[str, ...], requests_file: Path | None, commands_file: Path | None
+    file: Path,
+    preset: str,
+    options: tuple[str, ...],
+    requests_file: Path | None,
+    commands_file: Path | None,
+    split: bool,
 ) -> None:
     """Play the requests of FILE through a memory.
 
@@ -72,8 +78,10 @@ def run(
     from cosim.mem.traces import read_trace
 
     memory = Memory(_config(preset, options))
-    result = memory.run_requests(read_trace(file), commands=commands_file is not None)
+    result = memory.run_requests(read_trace(file), commands=commands_file is not None or split)
     _print_run(memory, result)
+    if split:
+        _print_split(result)
     if requests_file is not None:
         _write(result.requests, requests_file)
     if commands_file is not None:
@@ -122,7 +130,7 @@ def _print_run(memory: Memory, result: MemoryRun) -> None:
     lines = [
         ("time", f"{result.total_cycles} CK = {result.total_ns:.3f} ns"),
         ("bandwidth", f"{result.bandwidth_GBps:.4f} GB/s of {result.peak_GBps:.4f} GB/s ({used:.1f} %), 1 GB = 10^9 B"),
-        ("bound by", result.bound_by),
+        ("bound by", _bound(result)),
         ("read latency", f"{reads} mean, accept to last beat (controller and DRAM; no PHY, no network)"),
         ("requests", f"{counts['asked']} bursts: {served}"),
         ("row hits", share("row_hits")),
@@ -139,6 +147,26 @@ def _print_run(memory: Memory, result: MemoryRun) -> None:
         lines.append(("assumed", ", ".join(sorted(set(result.assumed)))))
     for name, text in lines:
         click.echo(f"{name:<14} {text}")
+
+
+def _print_split(result: MemoryRun) -> None:
+    parts = result.latency
+    whole = parts.to_numpy().sum()
+    standard = result.memory.standard
+    ns = float(standard.tick_fs * standard.slots_per_cycle / 10**6)
+    click.echo("latency of all requests, mean from accept to the last beat:")
+    for name in parts.columns:
+        mean = float(parts[name].mean())
+        part = name.removesuffix("_cycles").replace("_", " ")
+        share = 100 * float(parts[name].sum()) / whole if whole else 0.0
+        click.echo(f"  {part:<14} {mean:.3f} CK = {mean * ns:.3f} ns ({share:.1f} %)")
+
+
+def _bound(result: MemoryRun) -> str:
+    names, shares = result.bounds["constraint"].tolist(), result.bounds["share"].tolist()
+    told = ", ".join(f"{name} {100 * share:.0f} %" for name, share in zip(names, shares, strict=True))
+    text = result.bound_by + (f" ({told})" if told else "")
+    return text + (f"; assumed: {', '.join(result.bound_by_assumed)}" if result.bound_by_assumed else "")
 
 
 @mem.command("map")
@@ -188,3 +216,34 @@ def table(preset: str, options: tuple[str, ...]) -> None:
     for row in memory.standard.table():
         window = f" (window {row['window']})" if row["window"] != 1 else ""
         click.echo(f"{row['from']:<6} {row['to']:<6} {row['scope']:<15} {row['ticks']:>6}{window}  {row['names']}")
+
+
+@mem.command()
+@click.option("--cases", type=click.IntRange(min=1), default=100, show_default=True, help="Random memories to run.")
+@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Seed of the first case.")
+@click.option("--preset", help="One standard only.")
+def soak(cases: int, seed: int, preset: str | None) -> None:
+    """Check random memories under random requests: every constraint, refreshes in time, nothing lost or served twice.
+
+    The last line counts requests and commands checked. A broken law is printed with the seed of its case; the exit
+    status is then 1.
+    """
+    from cosim.mem.soak import soak as check
+
+    totals: dict[str, list[int]] = {}
+    broken = 0
+    for number, checked in check(cases, seed, preset):
+        counted = totals.setdefault(checked.preset, [0, 0, 0, 0])
+        for at, value in enumerate((1, checked.requests, checked.commands, checked.refreshes)):
+            counted[at] += value
+        broken += bool(checked.broken)
+        for text in checked.broken[:5]:
+            click.echo(f"seed {number}, {checked.preset}: {text}", err=True)
+    names = ("cases", "bursts", "commands", "refreshes")
+    for name, counted in sorted(totals.items()):
+        click.echo(f"{name:<14} " + ", ".join(f"{value} {what}" for value, what in zip(counted, names, strict=True)))
+    sums = [sum(counted[at] for counted in totals.values()) for at in range(4)]
+    told = ", ".join(f"{value} {what}" for value, what in zip(sums, names, strict=True))
+    click.echo(f"{'checked':<14} {told}; {broken} cases broke a law")
+    if broken:
+        raise click.exceptions.Exit(1)

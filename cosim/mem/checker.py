@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from cosim.mem.standard import COLUMN_COMMANDS, ROW_COMMANDS, Constraint, Standard
@@ -38,13 +39,26 @@ def _matches(scope: str, earlier: Mapping[str, Any], later: Mapping[str, Any]) -
     return bool(same_group and earlier["bank"] == later["bank"])
 
 
-def check_commands(commands: Iterable[Mapping[str, Any]], standard: Standard) -> list[Violation]:
+def check_commands(
+    commands: Iterable[Mapping[str, Any]],
+    standard: Standard,
+    *,
+    refresh: str = "none",
+    postponed_refreshes: int = 0,
+    end_slot: int | None = None,
+) -> list[Violation]:
     """Every violation in a command trace.
+
+    Checked are the constraint table with its windows, bank states, the command buses with the lengths of their
+    commands, the data bus beat by beat, and, where asked, that refreshes come when they must, in their order.
 
     Args:
         commands: rows {slot, command, channel, pseudo_channel, stack_id, bank_group, bank, row, column}, a frame's
             ``to_dict("records")``; all-bank commands carry -1 below the pseudo-channel.
         standard: the resolved standard, whose constraint table and bank states are checked.
+        refresh: "none" checks no refresh times; "all_bank" and "per_bank" check every pseudo-channel that has one.
+        postponed_refreshes: refreshes that may be owed.
+        end_slot: the slot up to which the trace is whole; refreshes due by then must be there.
 
     Returns:
         violations in order of time; empty when the trace is legal.
@@ -53,10 +67,85 @@ def check_commands(commands: Iterable[Mapping[str, Any]], standard: Standard) ->
     for command in commands:
         by_channel[int(command["channel"])].append(command)
     found: list[Violation] = []
-    for trace in by_channel.values():
-        found.extend(_check_timing(sorted(trace, key=lambda c: int(c["slot"])), standard))
-        found.extend(_check_states(sorted(trace, key=lambda c: int(c["slot"])), standard))
+    for unordered in by_channel.values():
+        trace = sorted(unordered, key=lambda c: int(c["slot"]))
+        found.extend(_check_timing(trace, standard))
+        found.extend(_check_states(trace, standard))
+        found.extend(_check_command_buses(trace, standard))
+        found.extend(_check_data_bus(trace, standard))
+        if refresh != "none":
+            found.extend(_check_refreshes(trace, standard, refresh, postponed_refreshes, end_slot))
     return sorted(found, key=lambda v: v.slot)
+
+
+def _check_command_buses(trace: list[Mapping[str, Any]], standard: Standard) -> list[Violation]:
+    """A command keeps its bus for its length; nothing else is on it meanwhile."""
+    found: list[Violation] = []
+    free_at: dict[bool, int] = {}
+    for command in trace:
+        name, slot = str(command["command"]), int(command["slot"])
+        bus = True if standard.shared_command_bus else name in ROW_COMMANDS
+        if slot < free_at.get(bus, slot):
+            found.append(Violation(slot, name, f"the command bus is taken until slot {free_at[bus]}"))
+        free_at[bus] = slot + standard.command_ticks.get(name, 1)
+    return found
+
+
+def _check_data_bus(trace: list[Mapping[str, Any]], standard: Standard) -> list[Violation]:
+    """Bursts of one pseudo-channel do not overlap."""
+    found: list[Violation] = []
+    slots = standard.slots_per_cycle
+    burst = standard.burst_cycles * slots
+    taken: dict[int, list[tuple[int, str]]] = defaultdict(list)
+    for command in trace:
+        name = str(command["command"])
+        if burst and name in COLUMN_COMMANDS:
+            latency = standard.read_latency_cycles if name.startswith("RD") else standard.write_latency_cycles
+            taken[int(command["pseudo_channel"])].append((int(command["slot"]) + latency * slots - burst, name))
+    for bursts in taken.values():
+        bursts.sort()
+        for (start, _), (later, name) in pairwise(bursts):
+            if later < start + burst:
+                found.append(Violation(later, name, f"its data begin {start + burst - later} slots too early"))
+    return found
+
+
+def _check_refreshes(
+    trace: list[Mapping[str, Any]], standard: Standard, kind: str, postponed: int, end_slot: int | None
+) -> list[Violation]:
+    """The k-th refresh of a pseudo-channel lies between its due time and `postponed` + 1 intervals later."""
+    found: list[Violation] = []
+    interval = standard.refresh_interval_cycles[kind] * standard.slots_per_cycle
+    organisation = standard.organisation
+    wanted = "REFab" if kind == "all_bank" else "REFpb"
+    seen: dict[int, list[Mapping[str, Any]]] = {pc: [] for pc in {int(c["pseudo_channel"]) for c in trace}}
+    for command in trace:
+        if command["command"] in ("REFab", "REFpb"):
+            seen[int(command["pseudo_channel"])].append(command)
+    for pc, refreshes in seen.items():
+        for k, command in enumerate(refreshes):
+            slot = int(command["slot"])
+            due = (k + 1) * interval
+            if command["command"] != wanted:
+                found.append(Violation(slot, str(command["command"]), f"refreshes are {wanted} here"))
+            if not due <= slot <= due + (postponed + 1) * interval:
+                found.append(
+                    Violation(
+                        slot, wanted, f"the {k + 1}-th of pseudo-channel {pc} is due at {due}, at most {postponed} owed"
+                    )
+                )
+            index = (int(command["stack_id"]) * organisation.bank_groups + int(command["bank_group"])) * (
+                organisation.banks_per_group
+            ) + int(command["bank"])
+            if wanted == "REFpb" and index != k % organisation.banks:
+                found.append(Violation(slot, wanted, f"takes bank {index} where bank {k % organisation.banks} is next"))
+        if end_slot is not None and len(refreshes) < end_slot // interval - 1 - postponed:
+            found.append(
+                Violation(
+                    end_slot, wanted, f"pseudo-channel {pc} had {len(refreshes)}, expected {end_slot // interval}"
+                )
+            )
+    return found
 
 
 def _check_timing(trace: list[Mapping[str, Any]], standard: Standard) -> list[Violation]:
@@ -86,12 +175,6 @@ def _check_timing(trace: list[Mapping[str, Any]], standard: Standard) -> list[Vi
                         f"needs {constraint.ticks} ({constraint.scope})",
                     )
                 )
-        bus = None if standard.shared_command_bus else (later["command"] in ROW_COMMANDS)
-        for earlier_command in trace[start:i]:
-            if int(earlier_command["slot"]) == slot and (
-                bus is None or (earlier_command["command"] in ROW_COMMANDS) == bus
-            ):
-                found.append(Violation(slot, str(later["command"]), "two commands in one slot of a command bus"))
         if later["command"] in standard.rising_edge_only and slot % standard.slots_per_cycle != 1:
             found.append(Violation(slot, str(later["command"]), "issued on the falling clock edge"))
     return found

@@ -11,9 +11,11 @@ import numpy.typing as npt
 import pandas as pd
 
 from cosim import _core
+from cosim.mem.address_map import FIELDS
 from cosim.mem.bounds import binding_constraints
 from cosim.mem.energy import energy_frame
 from cosim.mem.frames import request_columns
+from cosim.mem.latency import first_bursts, latency_parts
 from cosim.mem.options import MemoryOptions, read_options
 from cosim.mem.standard import COMMANDS, Standard
 
@@ -265,6 +267,41 @@ class MemoryRun:
         )
 
     @cached_property
+    def latency(self) -> pd.DataFrame:
+        """Where every request's time from accept to done went, in CK; the parts sum to it exactly.
+
+        Columns queue_cycles, refresh_cycles, activate_cycles, column_cycles, bus_cycles, later_bursts_cycles: see
+        `cosim.mem.latency.latency_parts`.
+
+        Raises:
+            ValueError: the run was not asked to keep its command trace.
+        """
+        standard = self.memory.standard
+        issue, done = self._replay.issue_tick(), self._replay.done_tick()
+        mapping = self.memory.options.address_map
+        core = _core.MemAddressMap(mapping.core_sizes(), mapping.access_bytes, mapping.core_bits())
+        placed = first_bursts(
+            self._frame, self.commands, issue, mapping.decode, lambda c: int(core.encode([c[f] for f in FIELDS]))
+        )
+        placed["row_result"] = _categorical(self._replay.row_result(), _ROW_RESULTS)
+        single = np.ones(len(done), bool)
+        if "size_bytes" in self._frame.columns:
+            single = self._frame["size_bytes"].to_numpy() == standard.organisation.access_bytes
+        reach = np.where(self._ops == 0, standard.read_latency_cycles, standard.write_latency_cycles)
+        reach = reach * standard.slots_per_cycle
+        reach[placed["row_result"].isin(["forwarded", "coalesced"]).to_numpy()] = 0
+        ticks = {
+            "accept": self._replay.accept_tick(),
+            "issue": issue,
+            "first_done": np.where(single, done, np.minimum(done, issue + reach)),
+            "done": done,
+        }
+        parts = latency_parts(placed, self.commands, ticks, standard)
+        cycles = {f"{name}_cycles": self._cycles(parts[name].to_numpy()) for name in parts.columns}
+        split: pd.DataFrame = pd.DataFrame(cycles, index=self._frame.index)
+        return split
+
+    @cached_property
     def banks(self) -> pd.DataFrame:
         """Per bank: bytes, commands, row results, busy cycles (from ACT to the end of the precharge, and refreshes)."""
         organisation = self.memory.standard.organisation
@@ -350,3 +387,10 @@ class MemoryRun:
     def assumed(self) -> tuple[str, ...]:
         """Figures without a public source that this memory uses."""
         return self.memory.standard.assumed
+
+    @property
+    def bound_by_assumed(self) -> tuple[str, ...]:
+        """The figures without a public source that the constraint `bound_by` is made of; empty where it has sources."""
+        standard = self.memory.standard
+        used = {name for c in standard.constraints if c.name == self.bound_by for name in c.timings}
+        return tuple(sorted(used & set(standard.assumed)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import subprocess
 import sys
@@ -14,9 +15,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cosim import _core, mem
+from cosim.mem.address_map import FIELDS as ADDRESS_FIELDS
 from cosim.mem.memory import channel_config
+from cosim.mem.soak import Case, check_case, random_case
 
 from . import patterns
+
+FIELDS = list(ADDRESS_FIELDS)
+KINDS = ("none", "all_bank", "per_bank")
+
+
+def standard_of(preset: str) -> mem.Standard:
+    return mem.load_standard(preset)
 
 
 @st.composite
@@ -71,27 +81,56 @@ def runs(draw: st.DrawFn) -> tuple[dict[str, Any], pd.DataFrame]:
 
 
 @given(runs())
-@settings(max_examples=60)
+@settings(max_examples=25, deadline=None)
 def test_random_requests_keep_every_constraint(case: tuple[dict[str, Any], pd.DataFrame]) -> None:
     config, frame = case
-    memory = mem.Memory(config)
-    run = memory.run_requests(frame, commands=True)
-    assert mem.check_commands(run.commands.to_dict("records"), memory.standard) == []
-    counts = run.counters
-    # nothing lost, nothing served twice
-    served = counts["served_reads"] + counts["served_writes"]
-    assert counts["asked"] == len(frame) == served + counts["forwarded"] + counts["coalesced"]
-    assert counts["row_hits"] + counts["row_misses"] + counts["row_conflicts"] == served
-    for op, names in (("R", ("RD", "RDA")), ("W", ("WR", "WRA"))):
-        issued = run.commands[run.commands["command"].isin(names)]
-        direct = run.requests[(run.requests["op"] == op) & ~run.requests["row_result"].isin(["forwarded", "coalesced"])]
-        where = ["channel", "pseudo_channel", "stack_id", "bank_group", "bank", "row", "column"]
-        assert sorted(map(tuple, issued[where].to_numpy())) == sorted(map(tuple, direct[where].to_numpy()))
-    requests = run.requests
-    assert (requests["accept_cycle"] >= requests["arrive_cycle"]).all()
-    assert (requests["issue_cycle"] >= requests["accept_cycle"]).all()
-    assert (requests["done_cycle"] >= requests["issue_cycle"]).all()
-    _refreshes_are_on_time(memory, run)
+    assert check_case(Case(config, frame)).broken == ()
+
+
+@pytest.mark.parametrize("preset", list(mem.presets()))
+@given(seed=st.integers(0, 2**32))
+@settings(max_examples=3, deadline=None)
+def test_every_standard_under_random_policies_and_maps(preset: str, seed: int) -> None:
+    assert check_case(random_case(seed, preset)).broken == ()
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (lambda f: f.assign(slot=f["slot"].where(f["command"] != "ACT", f["slot"] + 1)), "tRCD"),
+        (lambda f: f.assign(slot=f["slot"].where(f.index != f.index[f["command"] == "RD"][3], f["slot"] - 1)), "tCCD"),
+        (lambda f: f.assign(slot=f["slot"].where(f["command"] != "REFpb", f["slot"] - 1)), "is due at"),
+        (lambda f: f.assign(bank=f["bank"].where(f["command"] != "REFpb", 3)), "is next"),
+        (lambda f: f[f["command"] != "REFpb"], "had 0, expected"),
+        (lambda f: f.assign(row=f["row"] + (f["command"] == "RD")), "its row is not open"),
+        (lambda f: f[f["command"] != "PREpb"], "refreshes a bank whose row is open"),
+    ],
+)
+def test_the_checker_finds_what_is_broken(change: Any, text: str) -> None:
+    memory = mem.Memory({"preset": "HBM2_2000", "refresh": "per_bank", "timing": {"nREFIpb": 200}})
+    run = memory.run_requests(stream(memory, 600, 4), commands=True)
+
+    def found(frame: pd.DataFrame) -> list[str]:
+        records = frame.to_dict("records")
+        return [
+            v.text
+            for v in mem.check_commands(records, memory.standard, refresh="per_bank", end_slot=int(run.total_cycles))
+        ]
+
+    assert found(run.commands) == []
+    assert any(text in line for line in found(change(run.commands)))
+
+
+def test_the_checker_looks_at_buses_by_themselves() -> None:
+    """Without a constraint table, overlapping bursts and overlapping commands are still found."""
+    standard = dataclasses.replace(mem.load_standard("DDR5_6400"), constraints=())
+    where = {"channel": 0, "pseudo_channel": 0, "stack_id": 0, "bank_group": 0, "bank": 0, "row": 5, "column": 0}
+    trace = [{"slot": 0, "command": "ACT", **where}, {"slot": 1, "command": "RD", **where}]
+    trace += [{"slot": 8, "command": "RD", **where}]
+    assert {v.text for v in mem.check_commands(trace, standard)} == {
+        "the command bus is taken until slot 2",
+        "its data begin 1 slots too early",
+    }
 
 
 def _refreshes_are_on_time(memory: mem.Memory, run: mem.MemoryRun) -> None:
@@ -146,17 +185,33 @@ def test_refresh_count(preset: str, refresh: str, postponed: int, load: str) -> 
         assert ((order + refs["bank"]).to_numpy() == np.arange(len(refs)) % organisation.banks).all()
 
 
-@pytest.mark.parametrize("preset", ["HBM2_2000", "HBM3_6400"])
+@pytest.mark.parametrize("preset", [p for p in mem.presets() if "per_bank" in standard_of(p).refresh_interval_cycles])
 def test_per_bank_refresh_costs_less_than_all_bank(preset: str) -> None:
-    """The truer rule: a per-bank refresh stops its own bank only."""
-    g = patterns.GEOMETRY[preset[:4].lower()]
-    frame = patterns.random(g, 20_000, 1)
-    frame["arrive_cycle"] = 0
-    cycles = {
-        refresh: mem.Memory({"preset": preset, "refresh": refresh}).run_requests(frame).total_cycles
-        for refresh in ("none", "all_bank", "per_bank")
-    }
+    """A per-bank refresh stops its own bank only: it loses between nothing and what all-bank refresh loses."""
+    organisation = standard_of(preset).organisation
+    rng = np.random.default_rng(1)
+    frame = pd.DataFrame({"arrive_cycle": 0, "op": "R", "stack_id": rng.integers(0, organisation.stack_ids, 8000)})
+    for name, most in (("bank_group", organisation.bank_groups), ("bank", organisation.banks_per_group), ("row", 4096)):
+        frame[name] = rng.integers(0, most, 8000)
+    runs = {r: mem.Memory({"preset": preset, "refresh": r}).run_requests(frame, commands=True) for r in KINDS}
+    cycles = {r: runs[r].total_cycles for r in KINDS}
     assert cycles["none"] <= cycles["per_bank"] <= cycles["all_bank"]
+    # every bank is refreshed once per tREFI and closed tRFCpb for it, while the others keep going
+    standard = runs["per_bank"].memory.standard
+    banks = runs["per_bank"].banks
+    banks = banks[banks["pseudo_channel"] == 0]
+    rounds = cycles["per_bank"] / (standard.refresh_interval_cycles["per_bank"] * organisation.banks)
+    assert ((banks["REF"] - rounds).abs() <= 1).all()
+    commands = runs["per_bank"].commands
+    # an ACT is named by its first cycle, and tRFCpb ends with its last
+    closed = standard.timing["nRFCpb"] * standard.slots_per_cycle - (standard.command_ticks["ACT"] - 1)
+    for refresh in commands[commands["command"] == "REFpb"].iloc[5:20].itertuples():
+        during = commands[(commands["slot"] > refresh.slot) & (commands["slot"] < refresh.slot + closed)]
+        here = during[FIELDS[2:5]].eq(pd.Series([refresh.stack_id, refresh.bank_group, refresh.bank], FIELDS[2:5]))
+        mine = during[here.all(axis=1) & (during["pseudo_channel"] == refresh.pseudo_channel)]
+        assert mine.empty
+        if refresh.pseudo_channel == 0:
+            assert len(during) > 4
 
 
 def controller(config: dict[str, Any], **changes: Any) -> _core.MemController:
