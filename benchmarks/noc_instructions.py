@@ -36,7 +36,8 @@ def run(case: str, cycles: int) -> tuple[int, float, int]:
     """Flit-hops, seconds of user time and core bytes of one run."""
     shape, rate, size, _ = CASES[case]
     spec = _core.NetworkSpec()
-    spec.build_mesh(shape, 1, [1] * len(shape), 8)
+    spec.build_grid(shape, False, 1, [1] * len(shape), 8)
+    spec.route_dimension_order()
     traffic = _core.TrafficSpec()
     traffic.injection_rate, traffic.packet_size_flits = rate, size
     traffic.warmup_cycles, traffic.measure_cycles, traffic.max_drain_cycles = 100, cycles, 0

@@ -24,7 +24,7 @@ from cosim.config.errors import did_you_mean, one_of
 from cosim.config.loader import Document
 from cosim.config.quantities import BareOrBytes, ByteCount, Frequency
 from cosim.config.rows import rows_of
-from cosim.config.schema_topology import LevelTopology, Topology
+from cosim.config.schema_topology import LevelTopology, LinkNameSpec, Topology
 from cosim.config.spec import Items, Name, Problem, ShortSpec, Spec, duplicates, refuse
 from cosim.config.validate import validate
 
@@ -33,6 +33,8 @@ __all__ = [
     "MOST_INPUT_VCS",
     "ROUTINGS",
     "ClassSpec",
+    "FailedLinkSpec",
+    "LevelRoutingSpec",
     "LevelSpec",
     "MessageClassSpec",
     "MessageClasses",
@@ -54,10 +56,22 @@ MESSAGE_CLASSES = ("token", "weight", "prefetch")
 
 
 ROUTINGS: dict[str, tuple[str, ...]] = {
-    "mesh": ("dor", "table"),
-    "graph": ("table",),
+    "mesh": ("dor", "odd_even", "west_first", "min_adaptive", "up_down", "layered_shortest_path", "table"),
+    "torus": ("dateline", "dateline_booksim", "up_down", "layered_shortest_path", "table"),
+    "ring": ("dateline", "dateline_booksim", "up_down", "layered_shortest_path", "table"),
+    "crossbar": ("direct", "table"),
+    "fully_connected": ("direct", "table"),
+    "fat_tree": ("nca", "up_down", "table"),
+    "pod_fat_tree": ("nca", "up_down", "table"),
+    "graph": ("up_down", "layered_shortest_path", "table"),
 }
 """Kind of topology → the routings it takes; the first is the default."""
+
+SURVIVES_FAILURES = ("nca", "up_down", "layered_shortest_path", "table")
+"""Routings that find ways around failed links."""
+
+HALVES_ITS_VCS = ("dateline", "dateline_booksim", "min_adaptive")
+"""Routings that part the VCs of every message class in two."""
 
 MOST_INPUT_VCS = 64
 """Input VCs (ports × VCs) of a router that the network core holds: its masks have 64 bits."""
@@ -73,10 +87,17 @@ class TableRowSpec(Spec):
 
 
 class RoutingSpec(ShortSpec):
-    """A routing by name, in a file also just the name; ``table`` is a CSV file or a list of rows."""
+    """A routing by name, in a file also just the name; ``table`` is a CSV file or a list of rows.
 
-    name: Literal["dor", "table"]
+    ``root`` is the router that up*/down* routes of a graph are ordered from.
+    """
+
+    name: Literal[
+        "dor", "dateline", "dateline_booksim", "nca", "odd_even", "west_first", "min_adaptive", "direct", "up_down",
+        "layered_shortest_path", "table",
+    ]  # fmt: skip
     table: Annotated[Items[TableRowSpec], BeforeValidator(rows_of)] | None = None
+    root: Index | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -89,19 +110,22 @@ class RoutingSpec(ShortSpec):
 
     @model_serializer
     def _short(self) -> Any:
-        if self.table is None:
-            return self.name
-        return {"table": [row.model_dump() for row in self.table]}
+        if self.table is not None:
+            return {"table": [row.model_dump() for row in self.table]}
+        return self.name if self.root is None else {"name": self.name, "root": self.root}
 
     def problems(self) -> Iterator[Problem]:
         if (self.name == "table") != (self.table is not None):
             yield Problem((), '{"table": file or rows of router, destination, next_router}', repr(self.name))
+        if self.root is not None and self.name != "up_down":
+            yield Problem(("root",), "no root: up_down alone reads it", str(self.root))
 
 
 class LevelRoutingSpec(RoutingSpec):
     """The routing of a system's level."""
 
     name: Literal["dor"]
+    root: None = None
 
 
 def _latencies(value: Any) -> int | tuple[int, ...]:
@@ -174,8 +198,6 @@ class NetworkSpec(Spec):
         if self.st_prepare_delay + self.st_final_delay == 0:
             yield Problem(("st_final_delay",), "st_prepare_delay + st_final_delay of at least 1", "0")
         allowed = ROUTINGS[self.topology.kind]
-        if self.routing is None and allowed[0] == "table":
-            yield Problem((), "the key 'routing' with a table", "no such key")
         if self.routing_name not in allowed:
             yield Problem(
                 ("routing",), one_of(allowed), repr(self.routing_name), did_you_mean(self.routing_name, allowed)
@@ -339,6 +361,12 @@ class ClassSpec(Spec):
     priority: Annotated[int, Field(ge=-(1 << 30), le=1 << 30)] = 0
 
 
+class FailedLinkSpec(LinkNameSpec):
+    """A link that does not work: all parallel ones, or the one of number ``link``."""
+
+    link: Index | None = None
+
+
 class NetworkConfig(NetworkSpec):
     """A network by itself, as ``noc.Network`` takes it."""
 
@@ -346,6 +374,7 @@ class NetworkConfig(NetworkSpec):
     wait_for_tail_credit: Literal[False] = False
     compat: Literal["none", "booksim2"] = "none"
     classes: dict[Name, ClassSpec] = Field(default_factory=dict)
+    failed_links: Items[FailedLinkSpec] = ()
 
     @staticmethod
     def from_dict(description: Mapping[str, Any], path: str = "network") -> NetworkConfig:
@@ -376,6 +405,23 @@ class NetworkConfig(NetworkSpec):
                 elif vc in owner:
                     yield Problem(where, "VCs that no other class uses", f"VC {vc}, of {owner[vc]!r}")
                 owner.setdefault(vc, name)
+        least = min((len(spec.vcs) for spec in self.classes.values()), default=self.num_vcs)
+        if self.routing_name in HALVES_ITS_VCS and least < 2:
+            yield Problem(
+                ("classes",) if self.classes else ("num_vcs",),
+                f"at least 2 VCs of every message class ({self.routing_name} parts them)",
+                str(least),
+            )
+        if len(getattr(self.topology, "shape", (0, 0))) != 2 and self.routing_name in ("odd_even", "west_first"):
+            yield Problem(("routing",), f"a mesh of two dimensions for {self.routing_name}", "another")
+        root = self.routing.root if self.routing is not None else None
+        if root is not None and root >= self.topology.router_count():
+            yield Problem(("routing", "root"), f"a router below {self.topology.router_count()}", str(root))
+        if self.failed_links and self.routing_name not in SURVIVES_FAILURES:
+            allowed = [name for name in ROUTINGS[self.topology.kind] if name in SURVIVES_FAILURES]
+            yield Problem(
+                ("routing",), f"{one_of(allowed)}, which know ways around failed links", repr(self.routing_name)
+            )
         ports = self.topology.port_count()
         if ports * self.num_vcs > MOST_INPUT_VCS:
             yield Problem(

@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Any
+from collections.abc import Sequence
 
 from cosim import _core
-from cosim.config.errors import Problems
-from cosim.config.schema_network import NetworkConfig
-from cosim.config.schema_topology import GraphSpec, MeshWithNodesSpec
+from cosim.config.errors import ConfigErrors, Problems
+from cosim.config.schema_network import FailedLinkSpec, NetworkConfig, TableRowSpec
+from cosim.config.schema_topology import (
+    CrossbarSpec,
+    FatTreeSpec,
+    FullyConnectedSpec,
+    GraphSpec,
+    GridWithNodesSpec,
+    PodFatTreeSpec,
+    RingSpec,
+)
 
-__all__ = ["build_spec"]
+__all__ = ["build_spec", "routing_seed"]
 
 
 def build_spec(config: NetworkConfig) -> _core.NetworkSpec:
     """The core's description of `config`.
 
     Raises:
-        ConfigErrors: a route table that misses a router-destination pair or names a link that does not exist.
+        ConfigErrors: a route table that misses a router-destination pair or names a link that does not exist, a routing
+            that does not serve this graph.
     """
+    path = "network"
     spec = _core.NetworkSpec()
     for key in (
         "num_vcs", "vc_buf_size", "routing_delay", "vc_alloc_delay", "sw_alloc_delay", "st_prepare_delay",
@@ -29,23 +39,86 @@ def build_spec(config: NetworkConfig) -> _core.NetworkSpec:
     for message_class in config.classes.values():
         spec.add_class(sum(1 << vc for vc in message_class.vcs), message_class.priority)
     _build_topology(spec, config)
-    if config.routing is not None and config.routing.table is not None:
-        _set_table(spec, config.routing.table)
+    _take_out(spec, config.failed_links)
+    try:
+        _set_routing(spec, config)
+    except ValueError as problem:
+        raise ConfigErrors.single(f"a network that {config.routing_name} can route", str(problem), path=path) from None
     problems = Problems()
     for sentence in spec.problems():
-        problems.add("network", "a network that can be built", sentence)
+        problems.add(path, "a network that can be built", sentence)
     problems.raise_if_any()
     return spec
 
 
 def _build_topology(spec: _core.NetworkSpec, config: NetworkConfig) -> None:
     topology, depth = config.topology, config.link_depth_flits
-    if isinstance(topology, MeshWithNodesSpec):
-        latency = config.link_latency
-        per_dimension = [latency] * len(topology.shape) if isinstance(latency, int) else list(latency)
-        spec.build_mesh(list(topology.shape), topology.concentration, per_dimension, depth)
-    elif isinstance(topology, GraphSpec):
-        _build_graph(spec, topology, config.longest_link_cycles, depth)
+    latency = config.longest_link_cycles
+    if isinstance(topology, GridWithNodesSpec):
+        per_dimension = config.link_latency
+        if isinstance(per_dimension, int):
+            per_dimension = (latency,) * len(topology.shape)
+        wraps = topology.kind == "torus"
+        spec.build_grid(list(topology.shape), wraps, topology.concentration, list(per_dimension), depth)
+    elif isinstance(topology, RingSpec):
+        spec.build_grid([topology.routers], True, topology.concentration, [latency], depth)
+    elif isinstance(topology, CrossbarSpec):
+        spec.build_crossbar(topology.nodes)
+    elif isinstance(topology, FullyConnectedSpec):
+        spec.build_fully_connected(topology.routers, topology.concentration, latency, depth)
+    elif isinstance(topology, FatTreeSpec):
+        spec.build_fat_tree(topology.k, topology.n, latency, depth)
+    elif isinstance(topology, PodFatTreeSpec):
+        spec.build_pod_fat_tree(
+            topology.pods, topology.leaves_per_pod, topology.nodes_per_leaf, topology.aggregations_per_pod,
+            topology.cores, topology.leaf_links, topology.core_links, topology.leaf_latency or latency,
+            topology.core_latency or latency, depth,
+        )  # fmt: skip
+    else:
+        assert isinstance(topology, GraphSpec)
+        _build_graph(spec, topology, latency, depth)
+
+
+def _take_out(spec: _core.NetworkSpec, failed: Sequence[FailedLinkSpec]) -> None:
+    problems = Problems()
+    ways: dict[tuple[int, int], list[int]] = defaultdict(list)
+    links = list(spec.links)
+    for i, link in enumerate(links):
+        ways[link.from_router, link.to_router].append(i)
+    gone: set[int] = set()
+    for position, name in enumerate(failed):
+        for source, target in name.directions():
+            parallel = ways[source, target]
+            if not parallel or (name.link is not None and name.link >= len(parallel)):
+                problems.add(
+                    f"network.failed_links.{position}",
+                    f"one of the {len(parallel)} links from router {source} to router {target}",
+                    "another" if name.link is None else f"link {name.link}",
+                )
+                continue
+            gone.update(parallel if name.link is None else [parallel[name.link]])
+    problems.raise_if_any()
+    if gone:
+        spec.links = [link for i, link in enumerate(links) if i not in gone]
+
+
+def _set_routing(spec: _core.NetworkSpec, config: NetworkConfig) -> None:
+    name = config.routing_name
+    if config.routing is not None and config.routing.table is not None:
+        _set_table(spec, config.routing.table)
+    elif name == "dor":
+        spec.route_dimension_order()
+    elif name in ("direct", "up_down"):  # where every router is linked to every other the way is the link
+        spec.route_up_down((config.routing.root if config.routing is not None else None) or 0)
+    elif name == "layered_shortest_path":
+        spec.route_layered_shortest()
+    else:
+        spec.set_routing_function(getattr(_core.RoutingKind, name), routing_seed(1))
+
+
+def routing_seed(seed: int) -> int:
+    """The seed of routing draws for the seed of a run: apart from those of sources, BookSim2's low bits kept."""
+    return seed + (1 << 40) & (1 << 64) - 1
 
 
 def _build_graph(spec: _core.NetworkSpec, topology: GraphSpec, latency: int, depth: int) -> None:
@@ -73,7 +146,7 @@ def _build_graph(spec: _core.NetworkSpec, topology: GraphSpec, latency: int, dep
     spec.terminals = terminals
 
 
-def _set_table(spec: _core.NetworkSpec, rows: Any) -> None:
+def _set_table(spec: _core.NetworkSpec, rows: Sequence[TableRowSpec]) -> None:
     problems = Problems()
     path = "network.routing.table"
     terminals = spec.terminals

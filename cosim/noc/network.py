@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,9 @@ import pandas as pd
 
 from cosim import _core
 from cosim.config.schema_network import NetworkConfig
+from cosim.noc.deadlock import DeadlockCheck, check_deadlock
 from cosim.noc.frames import packet_rows, with_times
-from cosim.noc.graph import build_spec
+from cosim.noc.graph import build_spec, routing_seed
 from cosim.noc.results import LatencyTerms, PacketResult, TrafficResult
 from cosim.noc.traffic import read_traffic
 
@@ -45,6 +47,11 @@ class Network:
     def config(self) -> NetworkConfig:
         """The checked description, defaults filled in."""
         return self._config
+
+    @property
+    def spec(self) -> _core.NetworkSpec:
+        """The core's description: routers, ports, links and terminals as they are built."""
+        return self._spec
 
     @property
     def nodes(self) -> int:
@@ -106,10 +113,22 @@ class Network:
             seed=seed,
             message_class=message_class,
         )
-        run = _core.TrafficRun(self._spec, traffic)
+        run = _core.TrafficRun(self._seeded(seed), traffic)
         while not run.advance(WORK_PER_CALL):
             pass
         return self._traffic_result(run, packet_size_flits, measure_cycles)
+
+    def _seeded(self, seed: int) -> _core.NetworkSpec:
+        """The core's description with routing draws of a run's seed."""
+        if self._spec.routing_kind == _core.RoutingKind.table:
+            return self._spec
+        spec = copy(self._spec)
+        spec.set_routing_function(spec.routing_kind, routing_seed(seed))
+        return spec
+
+    def check_deadlock(self) -> DeadlockCheck:
+        """Prove from the channel-dependency graph that the routing cannot deadlock, or name a cycle of waits."""
+        return check_deadlock(self._spec)
 
     def run_packets(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Run a list of packets until all have arrived.

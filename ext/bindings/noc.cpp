@@ -11,7 +11,9 @@
 #include <vector>
 
 #include "bindings/register.hpp"
+#include "noc/dependency.hpp"
 #include "noc/flit_network.hpp"
+#include "noc/route_tables.hpp"
 #include "noc/spec.hpp"
 #include "noc/topology.hpp"
 #include "noc/traffic.hpp"
@@ -82,8 +84,33 @@ void register_spec(py::module_& m) {
            py::arg("router"), py::arg("port"))
       .def_readonly("router", &noc::TerminalSpec::router)
       .def_readonly("port", &noc::TerminalSpec::port);
+  py::enum_<noc::RoutingKind>(m, "RoutingKind")
+      .value("table", noc::RoutingKind::table)
+      .value("plugin", noc::RoutingKind::plugin)
+      .value("dateline", noc::RoutingKind::dateline)
+      .value("dateline_booksim", noc::RoutingKind::dateline_booksim)
+      .value("nca", noc::RoutingKind::nca)
+      .value("odd_even", noc::RoutingKind::odd_even)
+      .value("west_first", noc::RoutingKind::west_first)
+      .value("min_adaptive", noc::RoutingKind::min_adaptive);
+  py::enum_<noc::DeadlockProof>(m, "DeadlockProof")
+      .value("none", noc::DeadlockProof::none)
+      .value("acyclic", noc::DeadlockProof::acyclic)
+      .value("escape", noc::DeadlockProof::escape);
+  py::class_<noc::Channel>(m, "Channel", "A VC of a link.")
+      .def_readonly("from_router", &noc::Channel::from_router)
+      .def_readonly("from_port", &noc::Channel::from_port)
+      .def_readonly("to_router", &noc::Channel::to_router)
+      .def_readonly("vc", &noc::Channel::vc);
+  py::class_<noc::DependencyReport>(m, "DependencyReport", "What the channel-dependency graph of a network says.")
+      .def_readonly("proof", &noc::DependencyReport::proof)
+      .def_readonly("channels", &noc::DependencyReport::channels)
+      .def_readonly("dependencies", &noc::DependencyReport::dependencies)
+      .def_readonly("cycle", &noc::DependencyReport::cycle)
+      .def_readonly("problem", &noc::DependencyReport::problem);
   py::class_<noc::NetworkSpec>(m, "NetworkSpec", "Graph, routes and pipeline of a flit-level network.")
       .def(py::init<>())
+      .def("__copy__", [](const noc::NetworkSpec& spec) { return noc::NetworkSpec(spec); })
       .def_readwrite("routers", &noc::NetworkSpec::routers)
       .def_readwrite("ports", &noc::NetworkSpec::ports)
       .def_readwrite("links", &noc::NetworkSpec::links)
@@ -111,14 +138,75 @@ void register_spec(py::module_& m) {
           py::arg("entries"), py::arg("vc_sets"),
           "Routes by [router * terminals + destination]: output port, and index into vc_sets << 8.")
       .def(
-          "build_mesh",
-          [](noc::NetworkSpec& spec, const std::vector<std::int32_t>& shape, std::int32_t concentration,
+          "build_grid",
+          [](noc::NetworkSpec& spec, const std::vector<std::int32_t>& shape, bool wraps, std::int32_t concentration,
              const std::vector<std::int32_t>& link_latency, std::int32_t link_buffer_flits) {
             if (link_latency.size() != shape.size()) throw py::value_error("one link latency per dimension expected");
-            noc::build_mesh(spec, shape, concentration, link_latency, link_buffer_flits);
+            noc::build_grid(spec, shape, wraps, concentration, link_latency, link_buffer_flits);
           },
-          py::arg("shape"), py::arg("concentration"), py::arg("link_latency"), py::arg("link_buffer_flits"),
-          "Adds the routers, links, terminals and dimension-order routes of a mesh.")
+          py::arg("shape"), py::arg("wraps"), py::arg("concentration"), py::arg("link_latency"),
+          py::arg("link_buffer_flits"), "Adds the routers, links and terminals of a mesh, or torus when it wraps.")
+      .def(
+          "build_fat_tree",
+          [](noc::NetworkSpec& spec, std::int32_t k, std::int32_t n, std::int32_t latency, std::int32_t buffer_flits) {
+            noc::build_fat_tree(spec, k, n, {latency, buffer_flits});
+          },
+          py::arg("k"), py::arg("n"), py::arg("latency"), py::arg("buffer_flits"), "Adds a k-ary n-tree.")
+      .def(
+          "build_pod_fat_tree",
+          [](noc::NetworkSpec& spec, std::int32_t pods, std::int32_t leaves, std::int32_t terminals,
+             std::int32_t aggregations, std::int32_t cores, std::int32_t leaf_links, std::int32_t core_links,
+             std::int32_t leaf_latency, std::int32_t core_latency, std::int32_t buffer_flits) {
+            noc::build_pod_fat_tree(spec, {pods,
+                                           leaves,
+                                           terminals,
+                                           aggregations,
+                                           cores,
+                                           leaf_links,
+                                           core_links,
+                                           {leaf_latency, buffer_flits},
+                                           {core_latency, buffer_flits}});
+          },
+          py::arg("pods"), py::arg("leaves"), py::arg("terminals"), py::arg("aggregations"), py::arg("cores"),
+          py::arg("leaf_links"), py::arg("core_links"), py::arg("leaf_latency"), py::arg("core_latency"),
+          py::arg("buffer_flits"), "Adds leaf, aggregation and core routers.")
+      .def(
+          "build_crossbar",
+          [](noc::NetworkSpec& spec, std::int32_t terminals) { noc::build_crossbar(spec, terminals); },
+          py::arg("terminals"), "Adds one router with all terminals.")
+      .def(
+          "build_fully_connected",
+          [](noc::NetworkSpec& spec, std::int32_t routers, std::int32_t concentration, std::int32_t latency,
+             std::int32_t buffer_flits) {
+            noc::build_fully_connected(spec, routers, concentration, {latency, buffer_flits});
+          },
+          py::arg("routers"), py::arg("concentration"), py::arg("latency"), py::arg("buffer_flits"),
+          "Adds routers with a link between any two.")
+      .def(
+          "route_dimension_order", [](noc::NetworkSpec& spec) { spec.routes = noc::dimension_order_routes(spec); },
+          "Dimension-order routes of a mesh.")
+      .def(
+          "route_up_down",
+          [](noc::NetworkSpec& spec, std::int32_t root) { spec.routes = noc::up_down_routes(spec, root); },
+          py::arg("root"), "up*/down* routes of any graph; ValueError when a terminal cannot be reached.")
+      .def(
+          "route_layered_shortest", [](noc::NetworkSpec& spec) { spec.routes = noc::layered_shortest_routes(spec); },
+          "Shortest ways in layers of VCs; ValueError when VCs are too few or a terminal cannot be reached.")
+      .def(
+          "set_routing_function",
+          [](noc::NetworkSpec& spec, noc::RoutingKind kind, std::uint64_t seed) {
+            spec.routing.kind = kind;
+            spec.routing.seed = seed;
+          },
+          py::arg("kind"), py::arg("seed"), "A built-in routing function, and the seed of its draws.")
+      .def_property_readonly("routing_kind", [](const noc::NetworkSpec& spec) { return spec.routing.kind; })
+      .def(
+          "check_dependencies",
+          [](const noc::NetworkSpec& spec) {
+            const py::gil_scoped_release unlocked;
+            return noc::check_dependencies(spec);
+          },
+          "Proves that the routing cannot deadlock, or names a cycle of waits.")
       .def("problems", &noc::NetworkSpec::problems, "Every problem of this description, one sentence each.");
 }
 

@@ -31,24 +31,64 @@ namespace cosim::noc {
 struct NetworkSpec;
 class FlitNetwork;
 
-enum class RoutingKind : std::uint8_t { table, plugin };
+enum class RoutingKind : std::uint8_t {
+  table,
+  plugin,
+  dateline,
+  dateline_booksim,
+  nca,
+  odd_even,
+  west_first,
+  min_adaptive,
+};
+
+// Answers draws one after another, for those who want to see every answer of a routing function.
+class ScriptedDraws {
+ public:
+  std::uint32_t below(std::uint32_t n) {
+    if (position_ == answers_.size()) {
+      answers_.push_back(0);
+      bounds_.push_back(n);
+    }
+    return answers_[position_++];
+  }
+  void restart() { position_ = 0; }
+  // Goes to the next sequence of answers; false after the last one.
+  bool next() {
+    while (!answers_.empty() && ++answers_.back() == bounds_.back()) {
+      answers_.pop_back();
+      bounds_.pop_back();
+    }
+    position_ = 0;
+    return !answers_.empty();
+  }
+
+ private:
+  std::vector<std::uint32_t> answers_;
+  std::vector<std::uint32_t> bounds_;
+  std::size_t position_ = 0;
+};
 
 // Random draws of routing functions: one counter stream per router, or BookSim2's one generator for the whole network.
 class RouteDraws {
  public:
+  RouteDraws() = default;
+  explicit RouteDraws(ScriptedDraws& script) : script_(&script) {}
+
   // Uniform in [0, n), n > 0.
   std::uint32_t below(std::uint32_t n) {
     ++made_;
-    return booksim_ != nullptr ? static_cast<std::uint32_t>(booksim_->next()) % n
-                               : static_cast<std::uint32_t>(stream_->below(n));
+    if (booksim_ != nullptr) return static_cast<std::uint32_t>(booksim_->next()) % n;
+    return stream_ != nullptr ? static_cast<std::uint32_t>(stream_->below(n)) : script_->below(n);
   }
   std::uint64_t bits() {
     ++made_;
-    return stream_->next();
+    return stream_ != nullptr ? stream_->next() : script_->below(2);
   }
 
  private:
   friend class FlitNetwork;
+  ScriptedDraws* script_ = nullptr;
   sim::RandomStream* stream_ = nullptr;
   BooksimRandom* booksim_ = nullptr;
   std::int64_t made_ = 0;
@@ -143,6 +183,7 @@ class RoutingFactory {
 struct RoutingSpec {
   RoutingKind kind = RoutingKind::table;
   std::vector<std::int32_t> shape;  // routers per dimension, of kinds that use coordinates
+  std::vector<std::int32_t> level;  // of each router, leaves at 0, of kind nca
   std::uint64_t seed = 1;           // of the draws
   // A function that is not memoryless is taken for deadlocked when nothing has moved for so long.
   std::int64_t no_progress_cycles = 100'000;

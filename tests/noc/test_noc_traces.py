@@ -12,6 +12,11 @@ from cosim.noc import Network
 
 MESH4: dict[str, Any] = {"topology": {"kind": "mesh", "shape": [4, 4]}}
 MESH8: dict[str, Any] = {"topology": {"kind": "mesh", "shape": [8, 8]}}
+# with draws in BookSim2's order; its torus links are 2 cycles long by default (use_noc_latency=1)
+TORUS: dict[str, Any] = {"routing": "dateline_booksim", "compat": "booksim2", "link_latency": 2}
+TORUS4: dict[str, Any] = {"topology": {"kind": "torus", "shape": [4, 4]}, **TORUS}
+TORUS8: dict[str, Any] = {"topology": {"kind": "torus", "shape": [8, 8]}, **TORUS}
+FAT_TREE: dict[str, Any] = {"topology": {"kind": "fat_tree", "k": 4, "n": 3}, "compat": "booksim2"}
 
 
 def read_completions(path: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -33,6 +38,7 @@ def read_trace(path: Path, size_flits: int) -> pd.DataFrame:
         ("small16_mesh4_vc1", MESH4, 1, 238),
         ("dense16_mesh4_vc2", MESH4, 2, 155),
         ("a2a16_mesh4_p4_ring", MESH4, 4, 111),
+        ("a2a16_torus4_p4_ring", TORUS4, 4, 102),
     ],
 )
 def test_every_packet_completes_when_booksim2_says(
@@ -52,6 +58,8 @@ def test_every_packet_completes_when_booksim2_says(
         ("a2a16_mesh4_p4_ring", MESH4, 111, 66.0042, 38.0042, 3.66667),
         ("a2a64_mesh8_p4_ring", MESH8, 730, 357.527, 159.132, 6.33333),
         ("a2a64_mesh8_p4_xor", MESH8, 775, 340.285, 150.371, 6.33333),
+        ("a2a64_torus8_p4_xor", TORUS8, 594, 267.614, 108.467, 5.06349),
+        ("a2a64_ft4x3_p4_xor", FAT_TREE, 453, 222.516, 71.8185, 4.42857),
     ],
 )
 def test_all_to_all_makespans_and_means(

@@ -59,6 +59,30 @@ def test_distances_measured_on_booksim2(reference: Path, title: str, compat: str
     assert (out["contention_cycles"] == 0).all()
 
 
+OTHERS: dict[str, tuple[dict[str, Any], int]] = {
+    "torus noc_latency=1 (L=2)": ({"topology": {"kind": "torus", "shape": [8, 8]}, "link_latency": 2}, 1),
+    "torus noc_latency=1 4flit": ({"topology": {"kind": "torus", "shape": [8, 8]}, "link_latency": 2}, 4),
+    "torus noc_latency=0 (L=1)": ({"topology": {"kind": "torus", "shape": [8, 8]}}, 1),
+    "fattree k4n3": ({"topology": {"kind": "fat_tree", "k": 4, "n": 3}}, 1),
+    "fattree k4n3 4flit": ({"topology": {"kind": "fat_tree", "k": 4, "n": 3}}, 4),
+    "mesh min_adapt": ({**MESH8, "routing": "min_adaptive"}, 1),
+}
+
+
+@pytest.mark.parametrize("compat", ["none", "booksim2"])
+@pytest.mark.parametrize("title", OTHERS)
+def test_other_topologies_and_routings_measured_on_booksim2(reference: Path, title: str, compat: str) -> None:
+    config, size = OTHERS[title]
+    if config["topology"]["kind"] == "torus":
+        config = {**config, "routing": "dateline_booksim" if compat == "booksim2" else "dateline"}
+    expected = measured_latencies(reference, title)
+    out = Network({**config, "compat": compat}).run_packets(lone_packets([(0, b) for b in range(64)], size))
+    assert set(expected) <= set(out["hops"] - 1)
+    for hops, latency in zip(out["hops"], out["network_latency_cycles"], strict=True):
+        assert latency == expected.get(hops - 1, latency)
+    assert (out["contention_cycles"] == 0).all()
+
+
 def test_unequal_link_latencies_of_a_line() -> None:
     """BookSim2's anynet: four routers in a line, links of 1, 8 and 1 cycles: 7, 12, 24, 29 cycles from node 0."""
     table = [
