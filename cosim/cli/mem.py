@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from cosim.mem import Memory, MemoryRun
+    from cosim.mem import AddressMap, Memory, MemoryRun
 
 
 def _option_value(text: str) -> tuple[str, Any]:
@@ -23,7 +23,8 @@ def _option_value(text: str) -> tuple[str, Any]:
     return key, yaml.safe_load(value)
 
 
-def _config(preset: str, options: tuple[str, ...]) -> dict[str, Any]:
+def memory_config(preset: str, options: tuple[str, ...]) -> dict[str, Any]:
+    """A preset and ``key=value`` texts as `Memory` takes them; ``timing.NAME`` is a timing."""
     config: dict[str, Any] = {"preset": preset}
     for option in options:
         key, value = _option_value(option)
@@ -72,12 +73,13 @@ def run(
     """Play the requests of FILE through a memory.
 
     FILE is a table (.csv, .parquet: arrive_cycle, op, and address [, size_bytes] or coordinates) or text: lines
-    '[@cycle ]R|W pc sid bg bank row column', 'R|W address', or 'address READ|WRITE cycle'; '#' starts a comment.
+    '[@cycle ]R|W pc sid bg bank row column', 'R|W address', Ramulator's 'R|W ch,pc[,sid],bg,bank,row,column' and
+    'address R|W', or DRAMsim3's 'address READ|WRITE cycle'; '#' starts a comment.
     """
     from cosim.mem import Memory
     from cosim.mem.traces import read_trace
 
-    memory = Memory(_config(preset, options))
+    memory = Memory(memory_config(preset, options))
     result = memory.run_requests(read_trace(file), commands=commands_file is not None or split)
     _print_run(memory, result)
     if split:
@@ -171,14 +173,36 @@ def _bound(result: MemoryRun) -> str:
 
 @mem.command("map")
 @_memory_options
+@click.option(
+    "--region", "regions", multiple=True, metavar="ADDRESS:SIZE", help="Say which banks a region lies in; repeatable."
+)
+@click.option("--bursts", type=click.IntRange(min=0), default=8, show_default=True, help="Bursts to draw from 0 on.")
 @click.argument("addresses", nargs=-1)
-def map_(preset: str, options: tuple[str, ...], addresses: tuple[str, ...]) -> None:
-    """Show which address bits choose what, and where ADDRESSES (bytes; hexadecimal with 0x) lie."""
-    from cosim.config.errors import ConfigErrors
+def map_(
+    preset: str, options: tuple[str, ...], regions: tuple[str, ...], bursts: int, addresses: tuple[str, ...]
+) -> None:
+    """Draw the interleaving: which address bits choose what, and where ADDRESSES (bytes; hexadecimal with 0x) lie.
+
+    Regions that share no bank are isolated: a stream into one never closes a row of another.
+    """
     from cosim.mem import Memory
 
-    memory = Memory(_config(preset, options))
+    memory = Memory(memory_config(preset, options))
     address_map = memory.options.address_map
+    _print_bits(address_map)
+    strides = address_map.strides()
+    for field, stride in sorted(strides.items(), key=lambda item: item[1]):
+        click.echo(f"{field.replace('_', '-'):<16} {address_map.sizes[field]} of them, first changes after {stride} B")
+    burst = address_map.access_bytes
+    for number in range(min(bursts, address_map.capacity_bytes // burst)):
+        click.echo(_placed(address_map, number * burst))
+    for text in addresses:
+        address = _byte_address(text, address_map.capacity_bytes)
+        click.echo(f"{_placed(address_map, address)}, byte {address % burst} of the burst")
+    _print_regions(address_map, regions)
+
+
+def _print_bits(address_map: AddressMap) -> None:
     offset = address_map.access_bytes.bit_length() - 1
     click.echo(
         f"capacity {address_map.capacity_bytes} B, "
@@ -193,15 +217,47 @@ def map_(preset: str, options: tuple[str, ...], addresses: tuple[str, ...]) -> N
             bits = f"bit {start + offset}" if i - 1 == start else f"bits {start + offset} to {i - 1 + offset}"
             click.echo(f"{bits:<16} {text}")
             start = i
-    for text in addresses:
+
+
+def _placed(address_map: AddressMap, address: int) -> str:
+    where = ", ".join(f"{name} {value}" for name, value in address_map.decode(address).items())
+    return f"{address:#x}: {where}"
+
+
+def _byte_address(text: str, capacity: int) -> int:
+    from cosim.config.errors import ConfigErrors
+
+    try:
+        address = int(text, 0)
+    except ValueError:
+        raise ConfigErrors.single("a byte address", text, path="ADDRESSES") from None
+    if not 0 <= address < capacity:
+        raise ConfigErrors.single(f"an address from 0 to {capacity - 1}", text, path="ADDRESSES")
+    return address
+
+
+def _print_regions(address_map: AddressMap, regions: tuple[str, ...]) -> None:
+    from cosim.config import units
+    from cosim.config.errors import ConfigErrors
+
+    banks: dict[str, frozenset[tuple[int, ...]]] = {}
+    for text in regions:
+        start, colon, size = text.partition(":")
+        if not colon:
+            raise ConfigErrors.single("a region as ADDRESS:SIZE, such as 0x0:64MiB", text, path="--region")
         try:
-            address = int(text, 0)
-        except ValueError:
-            raise ConfigErrors.single("a byte address", text, path="ADDRESSES") from None
-        if not 0 <= address < address_map.capacity_bytes:
-            raise ConfigErrors.single(f"an address from 0 to {address_map.capacity_bytes - 1}", text, path="ADDRESSES")
-        where = ", ".join(f"{name} {value}" for name, value in address_map.decode(address).items())
-        click.echo(f"{text}: {where}, byte {address % address_map.access_bytes} of the burst")
+            length = int(size) if size.isdigit() else int(units.parse_quantity(size, units.BYTES))
+        except ValueError as error:
+            raise ConfigErrors.single("a size such as 64 MiB", size, path="--region") from error
+        banks[text] = address_map.banks_of(_byte_address(start, address_map.capacity_bytes), length)
+        click.echo(f"region {text}: {len(banks[text])} banks, {length / len(banks[text]):.6g} B in each on average")
+    names = list(banks)
+    for i, first in enumerate(names):
+        for second in names[i + 1 :]:
+            shared = len(banks[first] & banks[second])
+            click.echo(
+                f"{first} and {second}: " + (f"share {shared} banks" if shared else "isolated, no bank in common")
+            )
 
 
 @mem.command()
@@ -210,7 +266,7 @@ def table(preset: str, options: tuple[str, ...]) -> None:
     """Print the constraint table: every ordered pair of commands with its minimum distance in command slots."""
     from cosim.mem import Memory
 
-    memory = Memory(_config(preset, options))
+    memory = Memory(memory_config(preset, options))
     slots = memory.standard.slots_per_cycle
     click.echo(f"{memory.standard.preset}: minimum distance between first command cycles, in slots of 1/{slots} CK")
     for row in memory.standard.table():

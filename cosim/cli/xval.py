@@ -13,6 +13,7 @@ from pathlib import Path
 import click
 
 from cosim.cli.options import out_option, override_option
+from cosim.cli.xval_ramulator2 import ramulator2
 
 __all__ = ["xval"]
 
@@ -20,6 +21,9 @@ __all__ = ["xval"]
 @click.group()
 def xval() -> None:
     """Run the same experiment on another simulator that you have installed and print the differences."""
+
+
+xval.add_command(ramulator2)
 
 
 # quantities that both print, with what they are

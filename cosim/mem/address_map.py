@@ -26,10 +26,20 @@ SHORT = {
     "co": "column",
 }
 DEFAULT_MAP = "RoBaSiCoBgPcCh"
+_BANK_FIELDS = FIELDS[:5]
 
 
 def _bits(size: int) -> int:
     return size.bit_length() - 1
+
+
+def _bank_shifts(sizes: Mapping[str, int]) -> dict[str, int]:
+    """Where each field of a bank lies when they are packed into one number."""
+    shifts, at = {}, 0
+    for field in _BANK_FIELDS:
+        shifts[field] = at
+        at += _bits(sizes[field])
+    return shifts
 
 
 @dataclass(frozen=True)
@@ -87,6 +97,57 @@ class AddressMap:
         out = dict.fromkeys(FIELDS, 0)
         for field, bit, mask in self.bits:
             out[field] |= ((address & mask).bit_count() & 1) << bit
+        return out
+
+    def banks_of(self, address: int, size_bytes: int) -> frozenset[tuple[int, ...]]:
+        """The banks that a range of addresses touches, each as (channel, pseudo_channel, stack_id, bank_group, bank).
+
+        Two regions that share none are isolated from each other: a stream into one never closes a row of the other.
+
+        Args:
+            address, size_bytes: whole bursts inside the capacity.
+
+        Raises:
+            ConfigErrors: the range is not one of whole bursts inside the capacity.
+        """
+        burst = self.access_bytes
+        if (
+            size_bytes < burst
+            or address % burst
+            or size_bytes % burst
+            or not 0 <= address <= self.capacity_bytes - size_bytes
+        ):
+            raise refuse(
+                "region",
+                "",
+                f"expected whole bursts of {burst} B inside {self.capacity_bytes} B, got {size_bytes} B at {address}",
+            )
+        shifts = _bank_shifts(self.sizes)
+        masks = [(mask, shifts[field] + bit) for field, bit, mask in self.bits if field in shifts]
+        found: set[int] = set()
+        end = address + size_bytes
+        while address < end:
+            block = address & -address or self.capacity_bytes
+            while block > end - address:
+                block >>= 1
+            # the low bits of a block take every value: the banks are a base and everything its bits can add to it
+            base = sum(((address & mask).bit_count() & 1) << bit for mask, bit in masks)
+            reached = {base}
+            for low in range(burst.bit_length() - 1, block.bit_length() - 1):
+                change = sum((mask >> low & 1) << bit for mask, bit in masks)
+                if change:
+                    reached |= {bank ^ change for bank in reached}
+            found |= reached
+            address += block
+        return frozenset(
+            tuple(packed >> shifts[field] & (self.sizes[field] - 1) for field in _BANK_FIELDS) for packed in found
+        )
+
+    def strides(self) -> dict[str, int]:
+        """Per field the smallest power-of-two distance in bytes at which it changes; a field of one value has none."""
+        out: dict[str, int] = {}
+        for field, _, mask in self.bits:
+            out[field] = min(out.get(field, mask & -mask), mask & -mask)
         return out
 
     def core_bits(self) -> list[tuple[int, int, int]]:

@@ -14,6 +14,7 @@ _READS = ("R", "RD", "READ", "LD", "P_MEM_RD")
 _WRITES = ("W", "WR", "WRITE", "ST", "P_MEM_WR")
 _COORDINATES = ("pseudo_channel", "stack_id", "bank_group", "bank", "row", "column")
 _MOST_ERRORS = 20
+_COLUMNS = {"coordinates": _COORDINATES, "levels": ("channel", *_COORDINATES), "address": ("address",)}
 
 
 def read_trace(path: Path) -> pd.DataFrame:
@@ -24,6 +25,9 @@ def read_trace(path: Path) -> pd.DataFrame:
     * ``.csv`` and ``.parquet``: the columns of a request frame.
     * ``[@cycle ]R|W pc sid bg bank row column``: coordinates; without ``@cycle`` as fast as accepted.
     * ``R|W address`` or ``LD|ST address``: byte addresses (hexadecimal with 0x), as fast as accepted.
+    * ``R|W channel,pseudo-channel,[stack id,]bank group,bank,row,column``: Ramulator 2.1's ReadWriteTrace; six levels
+      are HBM2's, or DDR5's with the rank, of which there is one, in the second place.
+    * ``address R|W`` (Ramulator 1), as fast as accepted.
     * ``address READ|WRITE cycle`` (DRAMsim3).
 
     ``#`` starts a comment. A file may be gzipped (``.gz``).
@@ -72,7 +76,7 @@ def parse_lines(lines: list[str], where: str) -> pd.DataFrame:
     problems.raise_if_any()
     if not rows:
         raise refuse(where, "", "holds no request")
-    names = ("arrive_cycle", "op", *_COORDINATES) if form == "coordinates" else ("arrive_cycle", "op", "address")
+    names = ("arrive_cycle", "op", *_COLUMNS[form])
     frame: pd.DataFrame = pd.DataFrame(rows, columns=list(names))
     return frame
 
@@ -83,7 +87,10 @@ def _operation(word: str) -> str | None:
 
 def _parse(words: list[str]) -> tuple[str, tuple[int | str, ...] | None]:
     """The form of a line and its row; or what was expected and nothing."""
-    expected = "expected '[@cycle ]R|W pc sid bg bank row column', 'R|W address' or 'address READ|WRITE cycle'"
+    expected = (
+        "expected '[@cycle ]R|W pc sid bg bank row column', 'R|W address', 'R|W ch,pc[,sid],bg,bank,row,column', "
+        "'address R|W' or 'address READ|WRITE cycle'"
+    )
     try:
         at = 0
         if words[0].startswith("@"):
@@ -92,6 +99,15 @@ def _parse(words: list[str]) -> tuple[str, tuple[int | str, ...] | None]:
         op = _operation(words[0])
         if op is not None and len(words) == 1 + len(_COORDINATES):
             return "coordinates", (at, op, *(int(w, 0) for w in words[1:]))
+        if op is not None and len(words) == 2 and "," in words[1]:
+            levels = [int(w) for w in words[1].split(",")]
+            if len(levels) == len(_COORDINATES):
+                levels.insert(2, 0)
+            if len(levels) == len(_COLUMNS["levels"]):
+                return "levels", (at, op, *levels)
+            return expected, None
+        if len(words) == 2 and op is None and (op := _operation(words[1])) is not None:
+            return "address", (at, op, int(words[0], 0))
         if op is not None and len(words) == 2:
             return "address", (at, op, int(words[1], 0))
         if len(words) == 3 and (op := _operation(words[1])) is not None:

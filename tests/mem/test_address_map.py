@@ -101,6 +101,16 @@ def test_maps_that_are_no_bijection() -> None:
         _core.MemAddressMap([1, 1, 1, 1, 2, 2, 1], 32, [(5, 0, 96), (4, 0, 96)])
 
 
+@given(maps(), st.data())
+@settings(max_examples=40, deadline=None)
+def test_banks_of_a_region_are_those_of_its_bursts(m: mem.AddressMap, data: st.DataObject) -> None:
+    bursts = m.capacity_bytes // m.access_bytes
+    first = data.draw(st.integers(0, bursts - 1))
+    count = data.draw(st.integers(1, min(300, bursts - first)))
+    wanted = {tuple(m.decode((first + i) * m.access_bytes)[f] for f in FIELDS[:5]) for i in range(count)}
+    assert m.banks_of(first * m.access_bytes, count * m.access_bytes) == wanted
+
+
 @given(st.data())
 @settings(max_examples=40)
 def test_bursts_of_a_request_go_where_the_map_says(data: st.DataObject) -> None:

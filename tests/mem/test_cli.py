@@ -26,6 +26,13 @@ def test_the_forms_of_a_trace(tmp_path: Path) -> None:
     ]
     assert parse_lines(["R 0x40", "ST 64"], "t")["address"].tolist() == [64, 64]
     assert parse_lines(["0x40 READ 7"], "t").to_dict("records") == [{"arrive_cycle": 7, "op": "R", "address": 64}]
+    assert parse_lines(["0x40 R", "128 W"], "t")["address"].tolist() == [64, 128]
+    levels = parse_lines(["R 0,1,2,3,5,7", "W 1,0,2,3,5,8"], "t")
+    assert levels[["channel", "pseudo_channel", "stack_id", "bank_group", "row"]].values.tolist() == [
+        [0, 1, 0, 2, 5],
+        [1, 0, 0, 2, 5],
+    ]
+    assert parse_lines(["R 0,1,1,2,3,5,7"], "t")["stack_id"].tolist() == [1]
     frame = pd.DataFrame({"arrive_cycle": [0], "op": ["R"], "address": [0], "size_bytes": [64]})
     frame.to_csv(tmp_path / "t.csv", index=False)
     frame.to_parquet(tmp_path / "t.parquet")
@@ -41,6 +48,8 @@ def test_the_forms_of_a_trace(tmp_path: Path) -> None:
         (["R 0 0 1 2 5"], "line 1"),
         (["# nothing"], "holds no request"),
         (["@x R 0 0 0 0 0 0"], "line 1"),
+        (["R 0,1,2"], "line 1: expected"),
+        (["64 READ x"], "line 1: expected"),
     ],
 )
 def test_bad_traces(lines: list[str], text: str) -> None:
@@ -71,8 +80,33 @@ def test_map_shows_interleaving() -> None:
     assert "bits 5 to 6      ch0 to ch1" in result.output
     assert "bit 7            pc0" in result.output
     assert "0x20: channel 1, pseudo_channel 0" in result.output
+    assert "pseudo-channel   2 of them, first changes after 128 B" in result.output
+    assert "0x60: channel 3, pseudo_channel 0" in result.output
     with pytest.raises(ConfigErrors, match="an address from 0"):
         call("map", "0x7fffffffffff")
+
+
+def test_map_shows_isolated_regions() -> None:
+    """With the bank bits on top, a replica region of one bank's size is a bank; interleaved ones share them all."""
+    options = ("map", "--bursts", "0", "--region", "0:32MiB", "--region", "0x2000000:32MiB")
+    result = call(*options, "-o", "address_map=BgBaPcRoSiCoCh")
+    assert "region 0:32MiB: 1 banks, 3.35544e+07 B in each" in result.output
+    assert "0:32MiB and 0x2000000:32MiB: isolated, no bank in common" in result.output
+    assert "share 32 banks" in call(*options).output
+    for wrong, text in (("0:10", "whole bursts of 32 B"), ("0", "ADDRESS:SIZE"), ("0:x", "a size such as")):
+        with pytest.raises(ConfigErrors, match=text):
+            call("map", "--region", wrong)
+
+
+def test_run_splits_the_latency_and_soak_counts(tmp_path: Path) -> None:
+    trace = tmp_path / "t.trace"
+    trace.write_text("R 0 0 0 0 5 0\n")
+    result = call("run", str(trace), "--split")
+    assert "activate       15.000 CK = 15.000 ns (46.9 %)" in result.output
+    result = call("soak", "--cases", "3", "--preset", "HBM2_2000")
+    assert result.exit_code == 0
+    assert "0 cases broke a law" in result.output
+    assert "3 cases" in result.output
 
 
 def test_table_prints_every_pair() -> None:
