@@ -16,12 +16,6 @@ from cosim.config.errors import ConfigErrors
 
 NAMES = ("pseudo_channel", "bank_group", "bank", "row", "column")
 LEVELS = dict(zip(NAMES, ("PseudoChannel", "BankGroup", "Bank", "Row", "Column"), strict=True))
-    "pseudo_channel": "PseudoChannel",
-    "bank_group": "BankGroup",
-    "bank": "Bank",
-    "row": "Row",
-    "column": "Column",
-}
 TRACE = "R 0 0 0 1 5 0\nW 0 0 1 0 6 3\nR 0 0 0 1 7 0\n"
 
 
