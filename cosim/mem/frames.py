@@ -42,7 +42,9 @@ def request_columns(frame: pd.DataFrame, options: MemoryOptions) -> tuple[dict[s
     if by_address and coordinates:
         problems.add("", f"give either address or coordinates, not both (found address and {', '.join(coordinates)})")
     if not by_address and not coordinates:
-        problems.add("", f"needs the column address, or coordinate columns ({', '.join(FIELDS)})")
+        near = closest("address", [str(c) for c in frame.columns])
+        hint = f"; did you mean {near!r} to be it?" if near else ""
+        problems.add("", f"needs the column address, or coordinate columns ({', '.join(FIELDS)}){hint}")
     if "size_bytes" in frame.columns and not by_address:
         problems.add("size_bytes", "belongs to address; a coordinate names one burst")
     problems.raise_if_any()
