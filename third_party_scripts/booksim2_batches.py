@@ -1,7 +1,8 @@
 """Random networks run as BookSim2 batches, here and on a BookSim2 binary of yours, and compared figure by figure.
 
 Each node sends a number of packets back to back by a fixed permutation; mesh routing draws no random number, so both
-simulators must agree to the last digit that BookSim2 prints.
+simulators must agree to the last digit that BookSim2 prints. (On a torus or a fat tree they agree statistically only:
+BookSim2's master draws a number for every packet it creates, between the draws of its routing.)
 
     python third_party_scripts/booksim2_batches.py --booksim2 ~/booksim2/src/booksim --count 16
 """
