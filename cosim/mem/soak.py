@@ -61,6 +61,7 @@ def random_case(seed: int, preset: str | None = None) -> Case:
         "read_queue": one(1, 4, 32),
         "write_queue": one(2, 8, 32),
     }
+    config["write_low_watermark"], config["write_high_watermark"] = one((0.2, 0.8), (0.0, 0.5), (0.5, 1.0))
     timing = standard.timing
     if config["refresh"] == "all_bank":
         config["timing"] = {"nREFI": timing["nRFC"] + one(300, 800)}

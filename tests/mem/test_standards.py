@@ -242,6 +242,18 @@ def test_a_file_is_a_preset_and_extends_a_shipped_standard(tmp_path: Path, monke
         mem.Memory({"preset": "mine.yaml"})
 
 
+def test_the_standard_of_the_guide(tmp_path: Path) -> None:
+    """What docs/memory.md shows as a user's own standard is one."""
+    guide = Path(__file__).parents[2] / "docs" / "memory.md"
+    (tmp_path / "mine.yaml").write_text(guide.read_text().split("```yaml\n", 1)[1].split("```", 1)[0])
+    standard = mem.Memory({"preset": str(tmp_path / "mine.yaml")}).standard
+    assert (standard.preset, standard.timing["nCL"], standard.provenance["nCL"]) == (
+        "MINE_2000",
+        11,
+        "our test chip, report 12",
+    )
+
+
 def test_expressions() -> None:
     names = {"nCL": 14, "nBL": 2, "nCWL": 5}
     assert evaluate("nCL + nBL + 2 - nCWL", names) == 13
