@@ -106,10 +106,17 @@ def _print_run(memory: Memory, result: MemoryRun) -> None:
     def share(name: str) -> str:
         return f"{counts[name]} ({100 * counts[name] / classified:.1f} %)"
 
+    organisation = standard.organisation
+    sram = standard.kind == "sram"
+    if sram:
+        parts = f"{organisation.banks} banks of {standard.ports} port(s) of {standard.port_bytes} B a cycle"
+        rules = ""
+    else:
+        parts = f"{organisation.pseudo_channels} pseudo-channel(s)"
+        rules = f", refresh {options.refresh}, page policy {options.page_policy}"
     click.echo(
-        f"{standard.preset}, values {standard.values}: {options.channels} channel(s) of "
-        f"{standard.organisation.pseudo_channels} pseudo-channel(s), {standard.organisation.access_bytes} B per burst, "
-        f"CK {float(standard.ck_hz) / 1e6:.6g} MHz, refresh {options.refresh}, page policy {options.page_policy}"
+        f"{standard.preset}, values {standard.values}: {options.channels} channel(s) of {parts}, "
+        f"{organisation.access_bytes} B per burst, CK {float(standard.ck_hz) / 1e6:.6g} MHz{rules}"
     )
     used = 100 * result.bandwidth_GBps / result.peak_GBps
     reads = f"{result.read_latency_mean_cycles:.3f} CK = {result.read_latency_mean_ns:.3f} ns"
@@ -135,16 +142,21 @@ def _print_run(memory: Memory, result: MemoryRun) -> None:
         ("bound by", _bound(result)),
         ("read latency", f"{reads} mean, accept to last beat (controller and DRAM; no PHY, no network)"),
         ("requests", f"{counts['asked']} bursts: {served}"),
-        ("row hits", share("row_hits")),
-        ("row misses", share("row_misses")),
-        ("row conflicts", share("row_conflicts")),
-        ("commands", ", ".join(f"{counts[key]} {text}" for key, text in names.items())),
     ]
+    if not sram:
+        lines += [
+            ("row hits", share("row_hits")),
+            ("row misses", share("row_misses")),
+            ("row conflicts", share("row_conflicts")),
+            ("commands", ", ".join(f"{counts[key]} {text}" for key, text in names.items())),
+        ]
     if standard.energy is not None:
         energy = result.energy["energy_pJ"].sum()
         moved = int(result.banks["bytes"].sum()) * 8
         per_bit = f", {energy / moved:.3f} pJ/bit" if moved else ""
         lines.append(("energy", f"{energy / 1e3:.3f} nJ{per_bit}"))
+        named = zip(result.energy["component"].tolist(), result.energy["energy_pJ"].tolist(), strict=True)
+        lines.append(("", ", ".join(f"{component} {part / 1e3:.3f} nJ" for component, part in named if part)))
     if result.assumed:
         lines.append(("assumed", ", ".join(sorted(set(result.assumed)))))
     for name, text in lines:

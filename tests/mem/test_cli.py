@@ -75,6 +75,15 @@ def test_run_prints_units(tmp_path: Path) -> None:
     assert (pd.read_parquet(commands)["command"] == "ACT").sum() == 4
 
 
+def test_run_of_sram_says_what_it_is(tmp_path: Path) -> None:
+    trace = tmp_path / "t.trace"
+    trace.write_text("R 0\nW 128\n")
+    output = call("run", str(trace), "--preset", "SRAM_64MiB").output
+    assert "16 banks of 1 port(s) of 125 B a cycle, 128 B per burst, CK 1000 MHz" in output
+    assert "row hits" not in output
+    assert "read 0.160 nJ, write 0.160 nJ" in output
+
+
 def test_map_shows_interleaving() -> None:
     result = call("map", "-o", "channels=4", "-o", "address_map=RoBaSiCoBgPcCh", "0x20", "0x80")
     assert "bits 5 to 6      ch0 to ch1" in result.output
