@@ -1,6 +1,7 @@
 """Latency under load against BookSim2's measured rows, with the error of each.
 
-usage: noc_against_booksim2.py [--case TEXT] [--topology mesh|torus|fattree] [--seeds N] [--rows] [--csv FILE]
+usage: noc_against_booksim2.py [--case TEXT] [--topology mesh|torus|fattree] [--seeds N] [--rows] [--saturation]
+           [--csv FILE]
 
 Runs every row of tests/reference/noc/latency_load.csv that BookSim2 measured in latency mode below 90 % of its
 saturation (the rate at which its mean packet latency is three times the zero-load latency; where the rows do not reach
@@ -33,8 +34,8 @@ QUANTITIES = {
 DEVIATIONS = 3.0
 
 
-def saturation(case: pd.DataFrame) -> float:
-    """Rate at which the mean packet latency is three times the zero-load latency, interpolated between rows."""
+def bracket(case: pd.DataFrame) -> tuple[float, pd.Series]:
+    """Three times the zero-load latency, and the stable rows' mean packet latency by rate, up to the first beyond."""
     stable = case[case["sim_stable"]].groupby("injection_rate")[["packet_latency_avg", "hops_avg"]].mean()
     first = case.iloc[0]
     network = Network(from_booksim2({**first, "vc_allocator": "islip", "sw_allocator": "islip", "speculative": 0})[0])
@@ -43,11 +44,27 @@ def saturation(case: pd.DataFrame) -> float:
     limit = 3 * network.zero_load_latency_cycles(hops, links, int(first["packet_size"]))
     if first["speculative"]:
         limit -= 3 * hops * min(first["vc_alloc_delay"], first["sw_alloc_delay"])
-    rates, latencies = stable.index.to_numpy(), stable["packet_latency_avg"].to_numpy()
+    latencies = stable["packet_latency_avg"]
     above = np.flatnonzero(latencies > limit)
-    if len(above) == 0 or above[0] == 0:
-        return float(rates[-1])
-    return float(np.interp(limit, latencies[above[0] - 1 : above[0] + 1], rates[above[0] - 1 : above[0] + 1]))
+    return limit, latencies if len(above) == 0 else latencies.iloc[: above[0] + 1]
+
+
+def saturation(case: pd.DataFrame) -> float:
+    """The rate of three times the zero-load latency, interpolated; the largest stable rate without such a row."""
+    limit, latencies = bracket(case)
+    return float(np.interp(limit, latencies.to_numpy()[-2:], latencies.index.to_numpy()[-2:]))
+
+
+def saturation_error(case: pd.DataFrame, seeds: int = 3) -> float:
+    """Relative error of that rate when our latencies (means of seeds) stand at the two rates that enclose it."""
+    limit, latencies = bracket(case)
+    if len(latencies) < 2 or latencies.iloc[-1] <= limit:
+        return float("nan")
+    ours = []
+    for rate in latencies.index[-2:]:
+        row = case[case["injection_rate"] == rate].iloc[0]
+        ours.append(np.mean([run(row, seed)["packet"] for seed in range(1, seeds + 1)]))
+    return float(np.interp(limit, ours, latencies.index[-2:])) / saturation(case) - 1
 
 
 def below_saturation(rows: pd.DataFrame) -> pd.DataFrame:
@@ -102,6 +119,7 @@ def main() -> int:
     parser.add_argument("--topology", choices=("mesh", "torus", "fattree"))
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--rows", action="store_true", help="print every row that misses")
+    parser.add_argument("--saturation", action="store_true", help="compare the rates of saturation too")
     parser.add_argument("--csv", type=Path, help="write every row's errors")
     given = parser.parse_args()
     rows = below_saturation(pd.read_csv(ROWS))

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from cosim.noc import Network, PacketResult, TrafficResult
     from cosim.noc.run_file import NetworkRun
+    from cosim.noc.sweep import Sweep, SweepPoint
+    from cosim.report.tables import TextTable
 
 __all__ = ["noc"]
 
@@ -55,6 +57,128 @@ def run(reference: str, overrides: tuple[str, ...], out: Path | None) -> None:
     if out is not None:
         _write(out, experiment, metrics, links, rows)
         click.echo(f"\nwritten to {out}")
+
+
+@noc.command()
+@click.argument("reference", metavar="[NAME|FILE]", required=False)
+@override_option
+def check(reference: str | None, overrides: tuple[str, ...]) -> None:
+    """Prove that a network's routing cannot deadlock, or name a cycle of waits.
+
+    NAME or FILE as for `run`; only its network is read. Without one every topology is checked with every routing it
+    takes. Exit status 2 when a network is not proved free of deadlock.
+    """
+    from cosim.noc import Network
+    from cosim.noc.combinations import combinations
+    from cosim.noc.run_file import load_network
+
+    if reference is not None:
+        network = load_network(reference, overrides)
+        found = network.check_deadlock()
+        click.echo(f"{_title(network)}\n{found}")
+        free = found.deadlock_free
+    elif overrides:
+        raise click.ClickException("-o changes a file: name one")
+    else:
+        free = True
+        for kind, routing, description in combinations():
+            found = Network(description).check_deadlock()
+            free = free and found.deadlock_free
+            click.echo(f"{kind:<16} {routing:<22} {found}")
+    if not free:
+        raise click.exceptions.Exit(2)
+
+
+@noc.command()
+@click.argument("reference", metavar="NAME|FILE")
+@override_option
+@out_option
+@click.option(
+    "--width", type=click.FloatRange(min=0, max=1, min_open=True, max_open=True), default=0.01, show_default=True,
+    help="Bisection ends when a bracket is this share of its upper end wide.",
+)  # fmt: skip
+@click.option("--points", type=click.IntRange(min=0), default=8, show_default=True, help="Further runs on the curve.")
+def sweep(reference: str, overrides: tuple[str, ...], out: Path | None, width: float, points: int) -> None:
+    """Find zero-load latency, knee and saturation of a network by running it at loads of its own choice.
+
+    NAME or FILE as for `run`; the traffic's injection_rate is replaced. Saturation is the load at which the mean packet
+    latency is three times that without contention, the knee where it is twice that. With --out the runs are written to
+    sweep.csv as they end, and a sweep of the same file goes on from there; sweep.html draws the curve.
+    """
+    from cosim.noc.run_file import load
+    from cosim.noc.sweep import sweep as run_sweep
+    from cosim.noc.sweep_directory import SweepDirectory
+
+    experiment = load(reference, overrides)
+    if experiment.packets is not None:
+        raise click.ClickException(f"{reference}: a sweep needs traffic with a pattern, not a list of packets")
+    arguments = {key: value for key, value in experiment.traffic.items() if key != "injection_rate"}
+    pattern = arguments.pop("pattern")
+    arguments.setdefault("max_drain_cycles", arguments.get("measure_cycles", 10_000))
+    directory = None if out is None else SweepDirectory(out, experiment.resolved)
+    known = {} if directory is None else directory.known
+
+    def report(point: SweepPoint) -> None:
+        if directory is not None:
+            directory.add(point)
+        state = "" if point.stable else ", not stable"
+        click.echo(
+            f"{point.injection_rate:.5f}: accepted {point.accepted_rate:.4f}, packet latency "
+            f"{point.packet_latency_mean_cycles:.2f} cycles{state}",
+            err=True,
+        )
+
+    found = run_sweep(
+        experiment.network, pattern, relative_width=width, curve_points=points, known=known, report=report, **arguments
+    )
+    name = pattern if isinstance(pattern, str) else str(pattern["kind"])
+    title = f"{name} traffic of {arguments.get('packet_size_flits', 1)}-flit packets on {_title(experiment.network)}"
+    facts, table = _sweep_facts(found), _sweep_table(found)
+    rows = [tuple(table.header), *table.rows]
+    click.echo("\n".join([title, "", *_aligned(rows), "", *(f"{key}: {value}" for key, value in facts)]))
+    if directory is not None:
+        from cosim.report.figures.latency_load import draw
+        from cosim.report.latency_load_page import SweepInfo, render
+
+        marks = {"knee": found.knee_rate, "saturation": found.saturation_rate}
+        curves = draw(found.frame, found.zero_load_latency_cycles, marks)
+        directory.finish(found, render(SweepInfo(reference, title, tuple(facts)), curves, table))
+        click.echo(f"\nwritten to {out}")
+
+
+def _sweep_facts(found: Sweep) -> list[tuple[str, str]]:
+    def rate(value: float, between: tuple[float, float]) -> str:
+        if value != value:
+            return f"above {between[1]:.4f} flits/node/cycle, the largest load offered"
+        return f"{value:.4f} flits/node/cycle (between {between[0]:.5f} and {between[1]:.5f})"
+
+    return [
+        ("latency without contention", f"{found.zero_load_latency_cycles:.2f} cycles"),
+        ("knee (twice that latency)", rate(found.knee_rate, found.knee_between)),
+        ("saturation (three times)", rate(found.saturation_rate, found.saturation_between)),
+        ("largest accepted load", f"{found.largest_accepted_rate:.4f} flits/node/cycle"),
+    ]
+
+
+def _sweep_table(found: Sweep) -> TextTable:
+    from cosim.report.tables import TextTable
+
+    header = ("offered", "accepted", "packet latency", "95 % interval", "network latency", "P99", "stable")
+    rows = []
+    for p in found.points:
+        half = p.packet_latency_mean_half_width_cycles
+        rows.append(
+            (
+                f"{p.injection_rate:.5f}",
+                f"{p.accepted_rate:.4f}",
+                f"{p.packet_latency_mean_cycles:.2f}",
+                f"± {half:.2f}" if half == half else "-",
+                f"{p.network_latency_mean_cycles:.2f}",
+                f"{p.packet_latency_p99_cycles}",
+                "yes" if p.stable else "no",
+            )
+        )
+    return TextTable("Every run: loads in flits per node and cycle, latencies in cycles", header, tuple(rows), (), 1)
 
 
 def _title(network: Network) -> str:

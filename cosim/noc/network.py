@@ -24,6 +24,8 @@ __all__ = ["Network"]
 WORK_PER_CALL = 2_000_000
 # a source may fall behind its offered load by this share, and by noise, before the run counts as unstable
 BACKLOG_SHARE = 0.05
+# of Student's distribution with 19 degrees of freedom, for 20 batches
+T_QUANTILE_975 = 2.093024
 # injection link + ejection link + the cycle in which the node reads
 TERMINAL_CYCLES = 3
 
@@ -178,6 +180,7 @@ class Network:
             accepted_rate=r.ejected_flits / places,
             accepted_rate_least_node=r.ejected_flits_least / cycles,
             packet_latency_mean_cycles=mean(r.packet_latency_sum_cycles),
+            packet_latency_mean_half_width_cycles=_half_width(r.batch_packets, r.batch_packet_latency_sums_cycles),
             network_latency_mean_cycles=mean(r.network_latency_sum_cycles),
             flit_latency_mean_cycles=mean(r.flit_latency_sum_cycles) / size,
             packet_latency_p50_cycles=r.packet_latency_percentile(0.50),
@@ -232,3 +235,11 @@ class Network:
             }
         )
         return links
+
+
+def _half_width(packets: Sequence[int], latency_sums: Sequence[int]) -> float:
+    """Half the width of a mean's 95 % interval from batch means; nan when a batch has no packet."""
+    if min(packets) == 0:
+        return float("nan")
+    means = np.asarray(latency_sums, dtype=np.float64) / np.asarray(packets, dtype=np.float64)
+    return T_QUANTILE_975 * float(np.std(means, ddof=1)) / float(np.sqrt(len(means)))

@@ -30,9 +30,10 @@ class TrafficResult:
     """Synthetic traffic: rates in flits per node and cycle in the measurement window, latencies of its packets.
 
     Latencies are those of packets created in the window and delivered before the drain ended; `undrained_packets`
-    were not. Packet latency counts from creation, network latency from the head's injection, flit latency from each
-    flit's own injection, all to the cycle in which the node reads the (tail) flit. `stable` is false when packets were
-    left or the sources fell behind: see `docs/network.md`.
+    were not. `packet_latency_mean_half_width_cycles` is half the width of the mean's 95 % interval from 20 batch means
+    (nan when a batch is empty). Packet latency counts from creation, network latency from the head's injection, flit
+    latency from each flit's own injection, all to the cycle in which the node reads the (tail) flit. `stable` is false
+    when packets were left or the sources fell behind: see `docs/network.md`.
     """
 
     offered_rate: float
@@ -40,6 +41,7 @@ class TrafficResult:
     accepted_rate: float
     accepted_rate_least_node: float
     packet_latency_mean_cycles: float
+    packet_latency_mean_half_width_cycles: float
     network_latency_mean_cycles: float
     flit_latency_mean_cycles: float
     packet_latency_p50_cycles: int

@@ -18,7 +18,7 @@ from cosim.config.validate import validate
 from cosim.noc.network import Network
 from cosim.noc.traffic import read_traffic
 
-__all__ = ["NetworkRun", "load"]
+__all__ = ["NetworkRun", "load", "load_network"]
 
 TRAFFIC_KEYS = (
     "pattern",
@@ -83,6 +83,13 @@ def load(reference: str, options: Iterable[str] = ()) -> NetworkRun:
         raise ConfigErrors(placed)
     assert network is not None
     return NetworkRun(network, traffic, packets, data)
+
+
+def load_network(reference: str, options: Iterable[str] = ()) -> Network:
+    """The network of such a file, whatever its traffic is; arguments and errors as `load`."""
+    document = load_yaml(presets.find("networks", reference))
+    apply_overrides(document, options)
+    return _network(document)
 
 
 def _network(document: Document) -> Network:

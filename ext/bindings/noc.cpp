@@ -308,6 +308,8 @@ void register_runs(py::module_& m) {
       .def_readonly("network_latency_sum_cycles", &noc::TrafficResult::network_latency_sum_cycles)
       .def_readonly("flit_latency_sum_cycles", &noc::TrafficResult::flit_latency_sum_cycles)
       .def_readonly("hops_sum", &noc::TrafficResult::hops_sum)
+      .def_readonly("batch_packets", &noc::TrafficResult::batch_packets)
+      .def_readonly("batch_packet_latency_sums_cycles", &noc::TrafficResult::batch_packet_latency_sums_cycles)
       .def_readonly("terms_sum", &noc::TrafficResult::terms_sum)
       .def_readonly("injected_flits", &noc::TrafficResult::injected_flits)
       .def_readonly("ejected_flits", &noc::TrafficResult::ejected_flits)

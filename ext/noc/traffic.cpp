@@ -85,6 +85,7 @@ std::int64_t Histogram::percentile(double p) const {
 
 TrafficRun::TrafficRun(const NetworkSpec& network, TrafficSpec traffic)
     : traffic_(std::move(traffic)), network_(network), gap_(traffic_.injection_rate / traffic_.packet_size_flits) {
+  batch_cycles_ = std::max<std::int64_t>(traffic_.measure_cycles / static_cast<std::int64_t>(kBatches), 1);
   const auto terminals = static_cast<std::int32_t>(network.terminals.size());
   std::string problems;
   const auto need = [&](bool holds, const std::string& text) {
@@ -163,6 +164,10 @@ void TrafficRun::collect() {
     result_.terms_sum.link_cycles += terms.link_cycles;
     result_.terms_sum.serialisation_cycles += terms.serialisation_cycles;
     result_.terms_sum.contention_cycles += terms.contention_cycles;
+    const std::int64_t into = arrival.create_cycle - window_begin;
+    const auto batch = std::min(static_cast<std::size_t>(into / batch_cycles_), kBatches - 1);
+    ++result_.batch_packets[batch];
+    result_.batch_packet_latency_sums_cycles[batch] += arrival.cycle - arrival.create_cycle;
     result_.packet_latency.add(arrival.cycle - arrival.create_cycle);
     result_.network_latency.add(arrival.cycle - arrival.inject_cycle);
   }

@@ -73,6 +73,9 @@ class Histogram {
   std::int64_t max_ = -1;
 };
 
+// Consecutive parts of the measurement window, by packet creation, for intervals from batch means.
+inline constexpr std::size_t kBatches = 20;
+
 struct TrafficResult {
   std::int64_t created_packets = 0;    // in the window
   std::int64_t delivered_packets = 0;  // of those
@@ -82,6 +85,8 @@ struct TrafficResult {
   std::int64_t flit_latency_sum_cycles = 0;
   std::int64_t hops_sum = 0;
   LatencyTerms terms_sum;
+  std::array<std::int64_t, kBatches> batch_packets{};  // delivered, and their latencies
+  std::array<std::int64_t, kBatches> batch_packet_latency_sums_cycles{};
   Histogram packet_latency;
   Histogram network_latency;
   std::int64_t injected_flits = 0;  // in the window, as ejected_flits
@@ -119,6 +124,7 @@ class TrafficRun {
   TrafficSpec traffic_;
   FlitNetwork network_;
   GeometricGap gap_;
+  std::int64_t batch_cycles_ = 1;
   std::vector<std::uint64_t> cumulative_;
   std::vector<Source> sources_;
   std::int64_t generated_to_ = 0;  // every packet created before has been offered
