@@ -10,7 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "mem/bank_scan.hpp"
 #include "mem/channel.hpp"
+#include "mem/timing_rules.hpp"
 #include "sim/faults.hpp"
 
 namespace cosim::mem {
@@ -48,18 +50,15 @@ class Controller final : public Channel {
 
  private:
   static constexpr std::uint16_t kNil = 0xFFFF;
-  static constexpr std::int32_t kLongAgo = std::numeric_limits<std::int32_t>::min() / 2;
-  static constexpr std::int32_t kRebaseAt = 1 << 30;  // ticks from the base
-  static constexpr std::int32_t kFar = std::numeric_limits<std::int32_t>::max();
+  static constexpr std::int32_t kRebaseAt = 1 << 30;    // ticks from the base
+  static constexpr std::int32_t kRenumberAt = 1 << 30;  // requests since keys were last made small
 
   using Mask = std::uint64_t;
-  template <class T>
-  using PerBank = std::array<T, kMaxBanks>;
 
   struct Node {
-    std::int64_t key = 0;   // age: smaller is older
-    std::int64_t rank = 0;  // equal for requests that count as equally old
     std::uint64_t tag = 0;
+    std::int32_t key = 0;   // age: smaller is older
+    std::int32_t rank = 0;  // equal for requests that count as equally old
     std::int32_t row = 0;
     std::int32_t column = 0;
     std::uint16_t next = kNil;
@@ -69,7 +68,7 @@ class Controller final : public Channel {
     Op op = Op::read;
     RowResult row_result = RowResult::none;
     std::uint8_t message_class = 0;
-    std::array<std::uint8_t, 3> unused{};
+    std::array<std::uint8_t, 7> unused{};
   };
 
   // The queued (not activated) requests of one kind of one pseudo-channel: a FIFO per bank and what the scheduler asks.
@@ -81,22 +80,21 @@ class Controller final : public Channel {
     PerBank<std::uint16_t> head{};
     PerBank<std::uint16_t> tail{};
     PerBank<std::uint16_t> hit_node{};
-    PerBank<std::int64_t> head_key{};
-    PerBank<std::int64_t> hit_key{};
+    PerBank<std::int32_t> head_key{};
+    PerBank<std::int32_t> hit_key{};
   };
 
   struct PseudoChannel {
-    // earliest ticks, bank, bank-group and stack rules folded in
-    alignas(16) PerBank<std::int32_t> act{};
-    alignas(16) PerBank<std::int32_t> pre{};
-    alignas(16) PerBank<std::int32_t> rd{};
-    alignas(16) PerBank<std::int32_t> wr{};
-    alignas(16) PerBank<std::int32_t> ref{};
+    EarliestTicks e;
+
+    // By class: at or before the earliest tick, gates left out, of every bank that may get this command.
+    std::array<std::int32_t, kAskedClasses> bound{};
+    // What the last look found; of no use after its tick.
+    std::array<std::int32_t, kAskedClasses> later{};
+    std::array<Mask, kAskedClasses> ready{};
+    bool looked_write = false;
 
     [[nodiscard]] bool idle() const { return (lists[0].has | lists[1].has | active_rd | active_wr) == 0; }
-    std::array<std::int32_t, kCommands> own{};  // rules of the whole pseudo-channel
-    std::array<std::int32_t, kMaxWindow> act_ring{};
-    std::int32_t act_ring_at = 0;
     std::int32_t return_slots = 0;  // free ones; kFar: no limit
 
     Mask open = 0;
@@ -106,15 +104,9 @@ class Controller final : public Channel {
     PerBank<std::int32_t> opened_at{};
     PerBank<std::int32_t> used_at{};
     PerBank<std::uint16_t> active_node{};
-    PerBank<std::int64_t> active_rank{};
-    PerBank<std::int64_t> active_promotion{};
+    PerBank<std::int32_t> active_rank{};
+    PerBank<std::int32_t> active_promotion{};
     std::array<BankLists, 2> lists{};  // by Op
-
-    // at or before the earliest tick of every bank that may get this command
-    std::int32_t rd_bound = kLongAgo;
-    std::int32_t wr_bound = kLongAgo;
-    std::int32_t act_bound = kLongAgo;
-    std::int32_t pre_bound = kLongAgo;
 
     // refresh of this pseudo-channel (not used when refresh blocks the channel)
     std::int32_t refresh_at = 0;
@@ -140,36 +132,34 @@ class Controller final : public Channel {
     std::int32_t bank = -1;  // -1: all banks
   };
 
-  // What one command delays: in `own` or on the bus by command, else in the array of earliest ticks per bank.
-  struct Effect {
-    std::int32_t to = 0;
-    std::int32_t value = 0;
-    PerBank<std::int32_t> PseudoChannel::* banks = nullptr;
-  };
-  struct Effects {
-    std::array<std::vector<Effect>, kScopes> by_scope;
-  };
-
   struct Choice {
     int pc = -1;
     int bank = -1;
     bool active = false;
     Op op = Op::read;
-    std::int64_t key = 0;
+    std::int32_t key = 0;
   };
 
   // -- requests
   bool take(const Request& request, std::int64_t tick, bool only_without_slot);
+  [[nodiscard]] bool in_write_queue(const PseudoChannel& p, const Request& r, int bank) const;
   void insert(PseudoChannel& p, std::uint16_t n);
   void unlink(PseudoChannel& p, std::uint16_t n);
   void view(PseudoChannel& p, Op op, int bank);  // recompute what the scheduler sees of one bank's list
+  void lower_bounds(PseudoChannel& p, int bank);
   std::uint16_t new_node();
   void free_node(std::uint16_t n);
   [[nodiscard]] int queues_of(int pc) const { return config_.shared_queues ? 0 : pc; }
+  [[nodiscard]] Queues& queues_for(int pc) { return queues_[static_cast<std::size_t>(queues_of(pc))]; }
+  [[nodiscard]] const Queues& queues_for(int pc) const { return queues_[static_cast<std::size_t>(queues_of(pc))]; }
+  void changed(Queues& q, std::int32_t boundary);  // a count or the served requests have
   void settle_before(Queues& q, std::int32_t boundary);
   void settle(Queues& q);
+  void change_mode(Queues& q);
   [[nodiscard]] bool wanted_mode(const Queues& q) const;
   void complete(const Node& node, std::int64_t issue, std::int64_t done, RowResult result);
+  void renumber_keys();
+  void renumber_promotions();
 
   // -- scheduling
   [[nodiscard]] Mask refresh_blocked(const PseudoChannel& p) const;
@@ -178,7 +168,10 @@ class Controller final : public Channel {
   [[nodiscard]] Mask hits(const PseudoChannel& p, Op op, Mask blocked) const;
   [[nodiscard]] Mask acts(const PseudoChannel& p, Op op, Mask blocked) const;
   [[nodiscard]] Mask pres(const PseudoChannel& p, Op op, Mask blocked) const;
-  [[nodiscard]] bool write_phase(std::size_t pc) const;
+  [[nodiscard]] bool due(const PseudoChannel& p, BankClass c, Command command, std::int32_t t) const;
+  void look(PseudoChannel& p, BankClass c, Mask candidates, std::int32_t t);
+  void look_for_columns(PseudoChannel& p, bool write, std::int32_t t);
+  void taken(PseudoChannel& p, BankClass c, int bank);
   bool pick_active(std::int32_t t, Choice& best);
   bool pick_hit(std::int32_t t, Choice& best);
   bool pick_row(std::int32_t t, Choice& best, bool& is_act);
@@ -188,23 +181,39 @@ class Controller final : public Channel {
   void row_slot(std::int32_t t);
   void one_slot(std::int32_t t);
   void push_refreshes(std::int32_t t);
-  void tighten_bounds(std::int32_t t);
 
   void issue_column(const Choice& c, std::int32_t t);
+  void issue_row(const Choice& c, bool is_act, std::int32_t t);
   void issue_act(const Choice& c, std::int32_t t);
   void issue_pre(int pc, int bank, std::int32_t t);
   void issue_pre_all(int pc, std::int32_t t);
   void issue_ref(int pc, int bank, std::int32_t t);
   void close_bank(PseudoChannel& p, int bank, std::int32_t t);
-  void apply(Command c, int pc, int bank, std::int32_t t);
+  void apply(Command c, int pc, int bank, std::int32_t t) {
+    rules_.apply(c, bank, t, pcs_[static_cast<std::size_t>(pc)].e, bus_);
+  }
   void record(Command c, int pc, int bank, std::int32_t row, std::int32_t column, std::int32_t t);
   void demote_active(PseudoChannel& p, Mask banks);
-  void note_blocked(PseudoChannel& p, std::int32_t t);
+  void note_blocked(PseudoChannel& p, std::int32_t t) {
+    if (p.return_slots == 0 || p.blocked_since != kLongAgo) book_blocked(p, t);
+  }
+  void book_blocked(PseudoChannel& p, std::int32_t t);
+  void note_idle(int pc) {
+    if (pcs_[static_cast<std::size_t>(pc)].idle()) busy_ &= ~(1U << pc);
+  }
 
-  [[nodiscard]] std::int32_t gate(const PseudoChannel& p, Command c) const;
-  [[nodiscard]] std::int32_t align(std::int32_t t, Command c) const;
+  [[nodiscard]] std::int32_t gate(const PseudoChannel& p, Command c) const {
+    return std::max(p.e.own[gate_index(c)], bus_[gate_index(c)]);
+  }
+  [[nodiscard]] std::int32_t align(std::int32_t t, Command c) const {
+    return config_.rising_edge_only[static_cast<std::size_t>(index(c))] != 0 ? t | 1 : t;
+  }
   void precharge_for(const Choice& c, std::int32_t t);
   [[nodiscard]] std::int32_t next_tick(bool progress_only) const;
+  [[nodiscard]] std::int32_t next_request_tick(const PseudoChannel& p, int pc) const;
+  [[nodiscard]] std::int32_t next_idle_close(const PseudoChannel& p) const;
+  [[nodiscard]] std::int32_t next_refresh_step(const PseudoChannel& p, bool progress_only) const;
+  [[nodiscard]] std::int32_t next_pending_refresh() const;
   void rebase(std::int64_t tick);
   [[nodiscard]] std::int32_t relative(std::int64_t tick) const { return static_cast<std::int32_t>(tick - base_); }
   [[nodiscard]] std::int64_t absolute(std::int32_t t) const { return base_ + t; }
@@ -214,23 +223,23 @@ class Controller final : public Channel {
 
   ChannelConfig config_;
   sim::Fault fault_;
-  std::array<Effects, kCommands> effects_;
-  std::int32_t act_window_ = 0;        // ACTs ...
-  std::int32_t act_window_ticks_ = 0;  // ... within these ticks
-  std::int32_t act_to_refresh_ = 0;
+  TimingRules rules_;
+  int banks_ = 0;
   Mask all_banks_ = 0;
+  bool unattended_ = false;  // without a request nothing ever happens: no refresh, no row is closed
 
   std::int64_t base_ = 0;
   std::int32_t now_ = 0;  // the last tick advanced to or accepted at
-  std::array<std::int32_t, kCommands> bus_{};
+  alignas(16) Gates bus_{};
+  std::uint32_t busy_ = 0;  // pseudo-channels with a request
   std::vector<PseudoChannel> pcs_;
   std::vector<Queues> queues_;
   std::vector<Node> nodes_;
   std::uint16_t free_ = kNil;
-  std::int64_t next_key_ = 0;
-  std::int64_t tick_rank_ = 0;  // key of the first request of the present boundary
+  std::int32_t next_key_ = 0;
+  std::int32_t tick_rank_ = 0;  // key of the first request of the present boundary
   std::int32_t tick_rank_at_ = kLongAgo;
-  std::int64_t promotions_ = 0;
+  std::int32_t promotions_ = 0;
   std::int64_t last_read_done_ = std::numeric_limits<std::int64_t>::min() / 2;
   std::vector<PendingRefresh> pending_;
   std::int32_t refresh_at_ = 0;      // when refresh blocks the channel: the next push
@@ -242,5 +251,201 @@ class Controller final : public Channel {
   std::vector<IssuedCommand> recent_;
   std::int64_t recorded_ = 0;
 };
+
+inline bool Controller::can_accept(Op op, int pc) const {
+  const int room = op == Op::read ? config_.read_queue : config_.write_queue;
+  return queues_for(pc).count[static_cast<std::size_t>(index(op))] < room;
+}
+
+// ---- what may be issued ----
+
+inline bool Controller::refresh_wanted(const PseudoChannel& p) const {
+  if (p.refresh_owed == 0) return false;
+  if (p.refresh_owed > config_.postponed_refreshes) return true;
+  const Mask asked = p.lists[0].has | p.lists[1].has | p.active_rd | p.active_wr;
+  return config_.refresh == Refresh::all_bank ? asked == 0 : (asked & bit(p.refresh_bank)) == 0;
+}
+
+// Banks that requests may not touch because a refresh is being prepared for them.
+inline Controller::Mask Controller::refresh_blocked(const PseudoChannel& p) const {
+  if (!refresh_wanted(p)) return 0;
+  return config_.refresh == Refresh::all_bank ? all_banks_ : bit(p.refresh_bank);
+}
+
+// The last tick at which an ACT does not delay a per-bank refresh whose bank is closed and waits.
+inline std::int32_t Controller::last_act(const PseudoChannel& p) const {
+  if (config_.refresh != Refresh::per_bank || !refresh_wanted(p) || (p.open & bit(p.refresh_bank)) != 0) return kFar;
+  return p.e.at(BankClass::ref, static_cast<std::size_t>(p.refresh_bank)) - rules_.act_to_refresh();
+}
+
+inline Controller::Mask Controller::hits(const PseudoChannel& p, Op op, Mask blocked) const {
+  const BankLists& l = p.lists[static_cast<std::size_t>(index(op))];
+  return l.hit & ~l.late & ~blocked;
+}
+
+inline Controller::Mask Controller::acts(const PseudoChannel& p, Op op, Mask blocked) const {
+  return p.lists[static_cast<std::size_t>(index(op))].has & ~p.open & ~blocked;
+}
+
+inline Controller::Mask Controller::pres(const PseudoChannel& p, Op op, Mask blocked) const {
+  return p.lists[static_cast<std::size_t>(index(op))].miss & ~(p.active_rd | p.active_wr) & ~blocked;
+}
+
+// Lowers the bounds of the classes that the bank is a candidate of; after its ticks, rows or lists have changed.
+inline void Controller::lower_bounds(PseudoChannel& p, int bank) {
+  const Mask one = bit(bank);
+  const auto b = static_cast<std::size_t>(bank);
+  const auto lower = [&p, b](BankClass c) { p.bound[index(c)] = std::min(p.bound[index(c)], p.e.at(c, b)); };
+  if ((p.open & one) == 0) {
+    if (((p.lists[0].has | p.lists[1].has) & one) != 0) lower(BankClass::act);
+    return;
+  }
+  if (((p.lists[0].hit | p.active_rd) & one) != 0) lower(BankClass::rd);
+  if (((p.lists[1].hit | p.active_wr) & one) != 0) lower(BankClass::wr);
+  if (((p.lists[0].miss | p.lists[1].miss) & one) != 0) lower(BankClass::pre);
+}
+
+inline bool Controller::wanted_mode(const Queues& q) const {
+  const int reads = q.count[0];
+  const int writes = q.count[1];
+  if (config_.slot_freed_at_act) {  // as ramulator2.1 has it: an empty read queue alone is enough
+    if (q.write_mode == 0) return writes >= config_.write_high || reads == 0;
+    return !(writes <= config_.write_low && reads != 0);
+  }
+  if (writes == 0) return false;
+  if (q.write_mode == 0) {
+    return writes >= config_.write_high || reads == 0 || (config_.age_cap > 0 && q.served >= config_.age_cap);
+  }
+  if (reads == 0) return true;
+  if (config_.age_cap > 0 && q.served >= config_.write_queue) return false;
+  return q.write_mode == 2 || writes > config_.write_low;
+}
+
+// Looking at counts that ask for the mode there is changes nothing: then the mode is settled at once.
+inline void Controller::changed(Queues& q, std::int32_t boundary) {
+  q.settled = wanted_mode(q) == (q.write_mode != 0) ? 1 : 0;
+  q.changed_at = boundary;
+}
+
+inline void Controller::settle(Queues& q) {
+  if (q.settled == 0) change_mode(q);
+}
+
+// The mode is looked at in every tick; a tick without a command or a request is caught up here.
+inline void Controller::settle_before(Queues& q, std::int32_t boundary) {
+  if (q.settled == 0 && q.changed_at < boundary && pending_.empty()) change_mode(q);
+}
+
+inline std::uint16_t Controller::new_node() {
+  const std::uint16_t n = free_;
+  free_ = nodes_[n].next;
+  return n;
+}
+
+inline void Controller::free_node(std::uint16_t n) {
+  nodes_[n].next = free_;
+  free_ = n;
+}
+
+inline void Controller::complete(const Node& node, std::int64_t issue, std::int64_t done, RowResult result) {
+  Completion c;
+  c.tag = node.tag;
+  c.issue_tick = issue;
+  c.done_tick = done;
+  c.pc = node.pc;
+  c.op = node.op;
+  c.row_result = result;
+  c.message_class = node.message_class;
+  completions.push_back(c);
+}
+
+inline void Controller::record(Command c, int pc, int bank, std::int32_t row, std::int32_t column, std::int32_t t) {
+  IssuedCommand i;
+  i.tick = absolute(t);
+  i.row = row;
+  i.column = column;
+  i.command = c;
+  i.pc = static_cast<std::uint8_t>(pc);
+  i.bank = static_cast<std::int16_t>(bank);
+  recent_[static_cast<std::size_t>(recorded_) % kRecent] = i;
+  ++recorded_;
+  if (config_.log_commands) commands.push_back(i);
+}
+
+// Recomputes what the scheduler sees of one bank's list.
+inline void Controller::view(PseudoChannel& p, Op op, int bank) {
+  BankLists& l = p.lists[static_cast<std::size_t>(index(op))];
+  const auto b = static_cast<std::size_t>(bank);
+  const Mask one = bit(bank);
+  l.has &= ~one;
+  l.hit &= ~one;
+  l.miss &= ~one;
+  l.late &= ~one;
+  const std::uint16_t head = l.head[b];
+  if (head == kNil) return;
+  l.has |= one;
+  const Node& first = nodes_[head];
+  l.head_key[b] = first.key;
+  if ((p.open & one) == 0) return;
+  const std::uint16_t hit = l.hit_node[b];
+  if (hit != kNil) {
+    const Node& h = nodes_[hit];
+    l.hit |= one;
+    l.hit_key[b] = h.key;
+    if (hit == head || h.rank <= first.rank) return;  // nothing older wants another row
+    if (config_.age_cap > 0 && h.key - first.key > config_.age_cap) l.late |= one;
+  }
+  l.miss |= one;
+}
+
+inline void Controller::insert(PseudoChannel& p, std::uint16_t n) {
+  Node& node = nodes_[n];
+  BankLists& l = p.lists[static_cast<std::size_t>(index(node.op))];
+  const std::size_t b = node.bank;
+  std::uint16_t after = l.tail[b];
+  while (after != kNil && nodes_[after].key > node.key) after = nodes_[after].prev;
+  node.prev = after;
+  node.next = after == kNil ? l.head[b] : nodes_[after].next;
+  if (after == kNil) {
+    l.head[b] = n;
+  } else {
+    nodes_[after].next = n;
+  }
+  if (node.next == kNil) {
+    l.tail[b] = n;
+  } else {
+    nodes_[node.next].prev = n;
+  }
+  bool seen = after == kNil;
+  if (p.open_row[b] == node.row && (l.hit_node[b] == kNil || nodes_[l.hit_node[b]].key > node.key)) {
+    l.hit_node[b] = n;
+    seen = true;
+  }
+  if (!seen) return;  // neither the oldest nor the oldest hit: the scheduler sees what it saw
+  view(p, node.op, node.bank);
+  lower_bounds(p, node.bank);
+}
+
+inline void Controller::unlink(PseudoChannel& p, std::uint16_t n) {
+  const Node& node = nodes_[n];
+  BankLists& l = p.lists[static_cast<std::size_t>(index(node.op))];
+  const std::size_t b = node.bank;
+  if (l.hit_node[b] == n) {
+    std::uint16_t h = node.next;
+    while (h != kNil && nodes_[h].row != p.open_row[b]) h = nodes_[h].next;
+    l.hit_node[b] = h;
+  }
+  if (node.prev == kNil) {
+    l.head[b] = node.next;
+  } else {
+    nodes_[node.prev].next = node.next;
+  }
+  if (node.next == kNil) {
+    l.tail[b] = node.prev;
+  } else {
+    nodes_[node.next].prev = node.prev;
+  }
+  view(p, node.op, node.bank);
+}
 
 }  // namespace cosim::mem

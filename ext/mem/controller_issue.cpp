@@ -6,63 +6,9 @@
 
 namespace cosim::mem {
 
-void Controller::record(Command c, int pc, int bank, std::int32_t row, std::int32_t column, std::int32_t t) {
-  IssuedCommand i;
-  i.tick = absolute(t);
-  i.row = row;
-  i.column = column;
-  i.command = c;
-  i.pc = static_cast<std::uint8_t>(pc);
-  i.bank = static_cast<std::int16_t>(bank);
-  recent_[static_cast<std::size_t>(recorded_) % kRecent] = i;
-  ++recorded_;
-  if (config_.log_commands) commands.push_back(i);
-}
-
-void Controller::apply(Command c, int pc, int bank, std::int32_t t) {
-  PseudoChannel& p = pcs_[static_cast<std::size_t>(pc)];
-  const auto& effects = effects_[static_cast<std::size_t>(index(c))].by_scope;
-  const auto of = [&effects](Scope scope) -> const std::vector<Effect>& {
-    return effects[static_cast<std::size_t>(scope)];
-  };
-  for (const Effect& e : of(Scope::channel)) {
-    std::int32_t& at = bus_[static_cast<std::size_t>(e.to)];
-    at = std::max(at, t + e.value);
-  }
-  for (const Effect& e : of(Scope::pseudo_channel)) {
-    std::int32_t& at = p.own[static_cast<std::size_t>(e.to)];
-    at = std::max(at, t + e.value);
-  }
-  if (c == Command::ACT && act_window_ != 0) {
-    // the ring holds the last act_window_ ACTs; the oldest bounds the next but window - 1
-    p.act_ring[static_cast<std::size_t>(p.act_ring_at)] = t;
-    p.act_ring_at = p.act_ring_at + 1 == act_window_ ? 0 : p.act_ring_at + 1;
-    std::int32_t& next_act = p.own[static_cast<std::size_t>(index(Command::ACT))];
-    next_act = std::max(next_act, p.act_ring[static_cast<std::size_t>(p.act_ring_at)] + act_window_ticks_);
-  }
-  if (bank < 0) return;
-  for (const Effect& e : of(Scope::bank)) {
-    std::int32_t& at = (p.*e.banks)[static_cast<std::size_t>(bank)];
-    at = std::max(at, t + e.value);
-  }
-  const int group = config_.banks_per_group;
-  for (const Effect& e : of(Scope::bank_group)) {
-    raise_all((p.*e.banks).data() + bank / group * group, group, t + e.value);
-  }
-  if (of(Scope::stack_id).empty() && of(Scope::other_stack_id).empty()) return;
-  const int stack = group * config_.bank_groups;
-  const int first = bank / stack * stack;
-  for (const Effect& e : of(Scope::stack_id)) raise_all((p.*e.banks).data() + first, stack, t + e.value);
-  for (const Effect& e : of(Scope::other_stack_id)) {
-    for (int other = 0; other < config_.banks(); other += stack) {
-      if (other != first) raise_all((p.*e.banks).data() + other, stack, t + e.value);
-    }
-  }
-}
-
 void Controller::issue_column(const Choice& c, std::int32_t t) {
   PseudoChannel& p = pcs_[static_cast<std::size_t>(c.pc)];
-  Queues& q = queues_[static_cast<std::size_t>(queues_of(c.pc))];
+  Queues& q = queues_for(c.pc);
   const auto b = static_cast<std::size_t>(c.bank);
   const Mask one = bit(c.bank);
   const auto op = static_cast<std::size_t>(index(c.op));
@@ -73,18 +19,15 @@ void Controller::issue_column(const Choice& c, std::int32_t t) {
     p.active_node[b] = kNil;
     p.active_rd &= ~one;
     p.active_wr &= ~one;
-    if ((p.lists[0].miss | p.lists[1].miss) & one) p.pre_bound = kLongAgo;
   } else {
     n = p.lists[op].hit_node[b];
     unlink(p, n);
   }
-  if (!c.active || !config_.slot_freed_at_act) {
-    --q.count[op];
-    q.settled = 0;
-    q.changed_at = t;
-  }
+  const bool leaves = !c.active || !config_.slot_freed_at_act;
+  if (leaves) --q.count[op];
   // a phase is bounded while the other kind waits
   if ((q.write_mode != 0) == (c.op == Op::write) && q.count[1 - op] > 0) ++q.served;
+  if (leaves) changed(q, t);
   Node& node = nodes_[n];
   if (node.row_result == RowResult::none) {
     node.row_result = RowResult::hit;
@@ -111,8 +54,14 @@ void Controller::issue_column(const Choice& c, std::int32_t t) {
     complete(node, absolute(t), absolute(t) + config_.write_latency, node.row_result);
   }
   free_node(n);
-  if (auto_precharge) close_bank(p, c.bank, t);
+  taken(p, c.op == Op::read ? BankClass::rd : BankClass::wr, c.bank);
+  if (auto_precharge) {
+    close_bank(p, c.bank, t);
+  } else {
+    lower_bounds(p, c.bank);
+  }
   note_blocked(p, t);
+  note_idle(c.pc);
 }
 
 void Controller::issue_act(const Choice& c, std::int32_t t) {
@@ -137,14 +86,9 @@ void Controller::issue_act(const Choice& c, std::int32_t t) {
   unlink(p, n);
   p.active_node[b] = n;
   p.active_rank[b] = node.rank;
+  if (promotions_ == kRenumberAt) renumber_promotions();
   p.active_promotion[b] = promotions_++;
-  if (node.op == Op::read) {
-    p.active_rd |= bit(c.bank);
-    p.rd_bound = std::min(p.rd_bound, p.rd[b]);
-  } else {
-    p.active_wr |= bit(c.bank);
-    p.wr_bound = std::min(p.wr_bound, p.wr[b]);
-  }
+  (node.op == Op::read ? p.active_rd : p.active_wr) |= bit(c.bank);
   for (const Op kind : {Op::read, Op::write}) {
     BankLists& l = p.lists[static_cast<std::size_t>(index(kind))];
     std::uint16_t h = l.head[b];
@@ -152,11 +96,12 @@ void Controller::issue_act(const Choice& c, std::int32_t t) {
     l.hit_node[b] = h;
     view(p, kind, c.bank);
   }
+  taken(p, BankClass::act, c.bank);
+  lower_bounds(p, c.bank);
   if (config_.slot_freed_at_act) {
-    Queues& q = queues_[static_cast<std::size_t>(queues_of(c.pc))];
+    Queues& q = queues_for(c.pc);
     --q.count[op];
-    q.settled = 0;
-    q.changed_at = t;
+    changed(q, t);
   }
 }
 
@@ -171,6 +116,7 @@ void Controller::close_bank(PseudoChannel& p, int bank, std::int32_t t) {
     p.lists[static_cast<std::size_t>(index(kind))].hit_node[b] = kNil;
     view(p, kind, bank);
   }
+  lower_bounds(p, bank);
 }
 
 void Controller::issue_pre(int pc, int bank, std::int32_t t) {
@@ -197,6 +143,7 @@ void Controller::precharge_for(const Choice& c, std::int32_t t) {
     first.row_result = RowResult::conflict;
     ++bank_counter(c.pc, c.bank).row_conflicts;
   }
+  taken(pcs_[static_cast<std::size_t>(c.pc)], BankClass::pre, c.bank);
   issue_pre(c.pc, c.bank, t);
 }
 
@@ -209,6 +156,7 @@ void Controller::demote_active(PseudoChannel& p, Mask banks) {
     p.active_node[b] = kNil;
     p.active_rd &= ~bit(bank);
     insert(p, n);
+    lower_bounds(p, bank);
   }
 }
 

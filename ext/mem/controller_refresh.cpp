@@ -6,25 +6,6 @@
 
 namespace cosim::mem {
 
-bool Controller::refresh_wanted(const PseudoChannel& p) const {
-  if (p.refresh_owed == 0) return false;
-  if (p.refresh_owed > config_.postponed_refreshes) return true;
-  const Mask asked = p.lists[0].has | p.lists[1].has | p.active_rd | p.active_wr;
-  return config_.refresh == Refresh::all_bank ? asked == 0 : (asked & bit(p.refresh_bank)) == 0;
-}
-
-// Banks that requests may not touch because a refresh is being prepared for them.
-Controller::Mask Controller::refresh_blocked(const PseudoChannel& p) const {
-  if (!refresh_wanted(p)) return 0;
-  return config_.refresh == Refresh::all_bank ? all_banks_ : bit(p.refresh_bank);
-}
-
-// The last tick at which an ACT does not delay a per-bank refresh whose bank is closed and waits.
-std::int32_t Controller::last_act(const PseudoChannel& p) const {
-  if (config_.refresh != Refresh::per_bank || !refresh_wanted(p) || (p.open & bit(p.refresh_bank)) != 0) return kFar;
-  return p.ref[static_cast<std::size_t>(p.refresh_bank)] - act_to_refresh_;
-}
-
 void Controller::issue_ref(int pc, int bank, std::int32_t t) {
   PseudoChannel& p = pcs_[static_cast<std::size_t>(pc)];
   const Command c = bank < 0 ? Command::REFab : Command::REFpb;
@@ -42,7 +23,7 @@ void Controller::issue_ref(int pc, int bank, std::int32_t t) {
     ++bank_counter(pc, bank).ref;
     bank_counter(pc, bank).busy_ticks += config_.refresh_bank_ticks;
   }
-  p.rd_bound = p.wr_bound = p.act_bound = p.pre_bound = kLongAgo;
+  p.bound.fill(kLongAgo);
 }
 
 void Controller::push_refreshes(std::int32_t t) {
@@ -92,18 +73,15 @@ bool Controller::issue_refresh(std::int32_t t) {
     } else {
       const auto b = static_cast<std::size_t>(head.bank);
       if ((p.open & bit(head.bank)) != 0) {
-        if ((active & bit(head.bank)) != 0 || !due(Command::PREpb, p, p.pre[b])) return false;
+        if ((active & bit(head.bank)) != 0 || !due(Command::PREpb, p, p.e.at(BankClass::pre, b))) return false;
         issue_pre(head.pc, head.bank, t);
         return true;
       }
-      if (!due(Command::REFpb, p, p.ref[b])) return false;
+      if (!due(Command::REFpb, p, p.e.at(BankClass::ref, b))) return false;
     }
     issue_ref(head.pc, head.bank, t);
     pending_.erase(pending_.begin());
-    for (Queues& q : queues_) {
-      q.settled = 0;
-      q.changed_at = t;
-    }
+    for (Queues& q : queues_) changed(q, t);
     return true;
   }
   for (std::size_t i = 0; i < pcs_.size(); ++i) {
@@ -122,7 +100,7 @@ bool Controller::issue_refresh(std::int32_t t) {
         if (!due(Command::PREab, p, kLongAgo)) continue;
         issue_pre_all(pc, t);
       } else {
-        if (!due(Command::PREpb, p, p.pre[static_cast<std::size_t>(p.refresh_bank)])) continue;
+        if (!due(Command::PREpb, p, p.e.at(BankClass::pre, static_cast<std::size_t>(p.refresh_bank)))) continue;
         issue_pre(pc, p.refresh_bank, t);
       }
       return true;
@@ -131,7 +109,7 @@ bool Controller::issue_refresh(std::int32_t t) {
       if (!due(Command::REFab, p, kLongAgo)) continue;
       issue_ref(pc, -1, t);
     } else {
-      if (!due(Command::REFpb, p, p.ref[static_cast<std::size_t>(p.refresh_bank)])) continue;
+      if (!due(Command::REFpb, p, p.e.at(BankClass::ref, static_cast<std::size_t>(p.refresh_bank)))) continue;
       issue_ref(pc, p.refresh_bank, t);
       p.refresh_bank = (p.refresh_bank + 1) % config_.banks();
     }

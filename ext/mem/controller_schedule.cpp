@@ -6,78 +6,72 @@
 
 namespace cosim::mem {
 
-std::int32_t Controller::gate(const PseudoChannel& p, Command c) const {
-  const auto i = static_cast<std::size_t>(index(c));
-  return std::max(p.own[i], bus_[i]);
+inline bool Controller::due(const PseudoChannel& p, BankClass c, Command command, std::int32_t t) const {
+  return std::max(p.bound[index(c)], gate(p, command)) <= t;
 }
 
-std::int32_t Controller::align(std::int32_t t, Command c) const {
-  return config_.rising_edge_only[static_cast<std::size_t>(index(c))] != 0 ? t | 1 : t;
+// Finds the banks of one class that are ready; when there is none the bound becomes exact.
+inline void Controller::look(PseudoChannel& p, BankClass c, Mask candidates, std::int32_t t) {
+  const BankScan found = scan(p.e.banks[index(c)].data(), candidates, t);
+  p.ready[index(c)] = found.ready;
+  p.later[index(c)] = found.later;
+  // a refresh that stops the channel hides candidates
+  if (found.ready == 0 && pending_.empty()) p.bound[index(c)] = found.later;
 }
 
-Controller::Mask Controller::hits(const PseudoChannel& p, Op op, Mask blocked) const {
-  const BankLists& l = p.lists[static_cast<std::size_t>(index(op))];
-  return l.hit & ~l.late & ~blocked;
+// One of the banks found ready has got its command; if it was the only one, the others bound the next.
+void Controller::taken(PseudoChannel& p, BankClass c, int bank) {
+  if (p.ready[index(c)] == bit(bank) && pending_.empty()) p.bound[index(c)] = p.later[index(c)];
 }
 
-Controller::Mask Controller::acts(const PseudoChannel& p, Op op, Mask blocked) const {
-  return p.lists[static_cast<std::size_t>(index(op))].has & ~p.open & ~blocked;
+inline void Controller::look_for_columns(PseudoChannel& p, bool write, std::int32_t t) {
+  const Mask hit = pending_.empty() ? hits(p, write ? Op::write : Op::read, refresh_blocked(p)) : 0;
+  const Mask rd = p.active_rd | (write ? 0 : hit);
+  const Mask wr = p.active_wr | (write ? hit : 0);
+  p.looked_write = write;
+  p.ready[index(BankClass::rd)] = p.ready[index(BankClass::wr)] = 0;
+  if (rd != 0 && p.return_slots != 0 && due(p, BankClass::rd, Command::RD, t)) look(p, BankClass::rd, rd, t);
+  if (wr != 0 && due(p, BankClass::wr, Command::WR, t)) look(p, BankClass::wr, wr, t);
 }
-
-Controller::Mask Controller::pres(const PseudoChannel& p, Op op, Mask blocked) const {
-  return p.lists[static_cast<std::size_t>(index(op))].miss & ~(p.active_rd | p.active_wr) & ~blocked;
-}
-
-bool Controller::write_phase(std::size_t pc) const { return queues_[config_.shared_queues ? 0 : pc].write_mode != 0; }
 
 // Among activated requests the one that arrived first, then the one activated first.
 bool Controller::pick_active(std::int32_t t, Choice& best) {
-  std::int64_t best_promotion = 0;
+  std::int32_t best_promotion = 0;
   bool found = false;
-  for (std::size_t pc = 0; pc < pcs_.size(); ++pc) {
-    const PseudoChannel& p = pcs_[pc];
-    if ((p.active_rd | p.active_wr) == 0) continue;
-    for (const Op op : {Op::read, Op::write}) {
-      const Mask m = op == Op::read ? p.active_rd : p.active_wr;
-      if (m == 0) continue;
-      const Command c = op == Op::read ? Command::RD : Command::WR;
-      if (std::max(op == Op::read ? p.rd_bound : p.wr_bound, gate(p, c)) > t) continue;
-      if (op == Op::read && p.return_slots == 0) continue;
-      for (Mask ready = ready_banks(op == Op::read ? p.rd.data() : p.wr.data(), m, config_.banks(), t); ready != 0;
-           ready &= ready - 1) {
-        const auto b = static_cast<std::size_t>(lowest(ready));
-        if (found &&
-            (p.active_rank[b] > best.key || (p.active_rank[b] == best.key && p.active_promotion[b] > best_promotion))) {
-          continue;
-        }
-        found = true;
-        best = {static_cast<int>(pc), static_cast<int>(b), true, op, p.active_rank[b]};
-        best_promotion = p.active_promotion[b];
+  for (std::uint32_t pcs = busy_; pcs != 0; pcs &= pcs - 1) {
+    const int pc = lowest(pcs);
+    PseudoChannel& p = pcs_[static_cast<std::size_t>(pc)];
+    look_for_columns(p, queues_for(pc).write_mode != 0, t);
+    const Mask rd = p.ready[index(BankClass::rd)] & p.active_rd;
+    for (Mask ready = rd | (p.ready[index(BankClass::wr)] & p.active_wr); ready != 0; ready &= ready - 1) {
+      const auto b = static_cast<std::size_t>(lowest(ready));
+      if (found &&
+          (p.active_rank[b] > best.key || (p.active_rank[b] == best.key && p.active_promotion[b] > best_promotion))) {
+        continue;
       }
+      found = true;
+      const Op op = (rd & bit(static_cast<int>(b))) != 0 ? Op::read : Op::write;
+      best = {pc, static_cast<int>(b), true, op, p.active_rank[b]};
+      best_promotion = p.active_promotion[b];
     }
   }
   return found;
 }
 
+// The oldest ready row hit; pick_active has looked in this tick.
 bool Controller::pick_hit(std::int32_t t, Choice& best) {
   bool found = false;
-  for (std::size_t pc = 0; pc < pcs_.size(); ++pc) {
-    const PseudoChannel& p = pcs_[pc];
-    const Op op =
-        queues_[static_cast<std::size_t>(queues_of(static_cast<int>(pc)))].write_mode != 0 ? Op::write : Op::read;
-    const BankLists& l = p.lists[static_cast<std::size_t>(index(op))];
-    if (l.hit == 0) continue;
-    if (std::max(op == Op::read ? p.rd_bound : p.wr_bound, gate(p, op == Op::read ? Command::RD : Command::WR)) > t) {
-      continue;
-    }
-    if (op == Op::read && p.return_slots == 0) continue;
-    const Mask m = hits(p, op, refresh_blocked(p));
-    for (Mask ready = ready_banks(op == Op::read ? p.rd.data() : p.wr.data(), m, config_.banks(), t); ready != 0;
-         ready &= ready - 1) {
+  for (std::uint32_t pcs = busy_; pcs != 0; pcs &= pcs - 1) {
+    const int pc = lowest(pcs);
+    PseudoChannel& p = pcs_[static_cast<std::size_t>(pc)];
+    const bool write = queues_for(pc).write_mode != 0;
+    if (write != p.looked_write) look_for_columns(p, write, t);
+    const BankLists& l = p.lists[write ? 1 : 0];
+    for (Mask ready = p.ready[index(write ? BankClass::wr : BankClass::rd)] & l.hit; ready != 0; ready &= ready - 1) {
       const auto b = static_cast<std::size_t>(lowest(ready));
       if (found && l.hit_key[b] >= best.key) continue;
       found = true;
-      best = {static_cast<int>(pc), static_cast<int>(b), false, op, l.hit_key[b]};
+      best = {pc, static_cast<int>(b), false, write ? Op::write : Op::read, l.hit_key[b]};
     }
   }
   return found;
@@ -85,28 +79,25 @@ bool Controller::pick_hit(std::int32_t t, Choice& best) {
 
 bool Controller::pick_row(std::int32_t t, Choice& best, bool& is_act) {
   bool found = false;
-  const bool act_edge = align(t, Command::ACT) == t;
-  const bool pre_edge = align(t, Command::PREpb) == t;
-  for (std::size_t pc = 0; pc < pcs_.size(); ++pc) {
-    const PseudoChannel& p = pcs_[pc];
-    if (std::min(p.act_bound, p.pre_bound) > t) continue;
-    const Op op =
-        queues_[static_cast<std::size_t>(queues_of(static_cast<int>(pc)))].write_mode != 0 ? Op::write : Op::read;
-    const BankLists& l = p.lists[static_cast<std::size_t>(index(op))];
-    if (l.has == 0) continue;
-    const bool act_now = act_edge && std::max(p.act_bound, gate(p, Command::ACT)) <= t && t <= last_act(p);
-    const bool pre_now = pre_edge && std::max(p.pre_bound, gate(p, Command::PREpb)) <= t;
+  for (std::uint32_t pcs = busy_; pcs != 0; pcs &= pcs - 1) {
+    const int pc = lowest(pcs);
+    PseudoChannel& p = pcs_[static_cast<std::size_t>(pc)];
+    if (std::min(p.bound[index(BankClass::act)], p.bound[index(BankClass::pre)]) > t) continue;
+    const bool act_now = due(p, BankClass::act, Command::ACT, t) && align(t, Command::ACT) == t && t <= last_act(p);
+    const bool pre_now = due(p, BankClass::pre, Command::PREpb, t) && align(t, Command::PREpb) == t;
     if (!act_now && !pre_now) continue;
+    const Op op = queues_for(pc).write_mode != 0 ? Op::write : Op::read;
+    const BankLists& l = p.lists[static_cast<std::size_t>(index(op))];
     const Mask blocked = refresh_blocked(p);
-    Mask ready_act = 0;
-    Mask ready = 0;
-    if (act_now) ready_act = ready = ready_banks(p.act.data(), acts(p, op, blocked), config_.banks(), t);
-    if (pre_now) ready |= ready_banks(p.pre.data(), pres(p, op, blocked), config_.banks(), t);
-    for (; ready != 0; ready &= ready - 1) {
+    p.ready[index(BankClass::act)] = p.ready[index(BankClass::pre)] = 0;
+    if (act_now) look(p, BankClass::act, acts(p, op, blocked), t);
+    if (pre_now) look(p, BankClass::pre, pres(p, op, blocked), t);
+    const Mask ready_act = p.ready[index(BankClass::act)];
+    for (Mask ready = ready_act | p.ready[index(BankClass::pre)]; ready != 0; ready &= ready - 1) {
       const auto b = static_cast<std::size_t>(lowest(ready));
       if (found && l.head_key[b] >= best.key) continue;
       found = true;
-      best = {static_cast<int>(pc), static_cast<int>(b), false, op, l.head_key[b]};
+      best = {pc, static_cast<int>(b), false, op, l.head_key[b]};
       is_act = (ready_act & bit(static_cast<int>(b))) != 0;
     }
   }
@@ -122,12 +113,20 @@ bool Controller::issue_idle_close(std::int32_t t) {
     const Mask idle = p.open & ~(p.active_rd | p.active_wr) & ~(p.lists[0].hit | p.lists[1].hit);
     for (Mask m = idle; m != 0; m &= m - 1) {
       const auto b = static_cast<std::size_t>(lowest(m));
-      if (p.pre[b] > t || p.used_at[b] + config_.page_timeout > t) continue;
+      if (p.e.at(BankClass::pre, b) > t || p.used_at[b] + config_.page_timeout > t) continue;
       issue_pre(static_cast<int>(pc), static_cast<int>(b), t);
       return true;
     }
   }
   return false;
+}
+
+void Controller::issue_row(const Choice& c, bool is_act, std::int32_t t) {
+  if (is_act) {
+    issue_act(c, t);
+  } else {
+    precharge_for(c, t);
+  }
 }
 
 void Controller::column_slot(std::int32_t t) {
@@ -149,11 +148,7 @@ void Controller::row_slot(std::int32_t t) {
   Choice c;
   bool is_act = false;
   if (pick_row(t, c, is_act)) {
-    if (is_act) {
-      issue_act(c, t);
-    } else {
-      precharge_for(c, t);
-    }
+    issue_row(c, is_act, t);
     return;
   }
   issue_idle_close(t);
@@ -176,112 +171,107 @@ void Controller::one_slot(std::int32_t t) {
   if (have_hit && (!have_row || hit.key < row.key)) {
     issue_column(hit, t);
   } else if (have_row) {
-    if (is_act) {
-      issue_act(row, t);
-    } else {
-      precharge_for(row, t);
-    }
+    issue_row(row, is_act, t);
   } else {
     issue_idle_close(t);
   }
 }
 
-// Bounds that have passed are made exact again.
-void Controller::tighten_bounds(std::int32_t t) {
-  for (std::size_t pc = 0; pc < pcs_.size(); ++pc) {
-    PseudoChannel& p = pcs_[pc];
-    const Op op =
-        queues_[static_cast<std::size_t>(queues_of(static_cast<int>(pc)))].write_mode != 0 ? Op::write : Op::read;
-    const Mask blocked = refresh_blocked(p);
-    if (p.rd_bound <= t) {
-      p.rd_bound = earliest_of(p.rd.data(), p.active_rd | (op == Op::read ? hits(p, op, blocked) : 0));
-    }
-    if (p.wr_bound <= t) {
-      p.wr_bound = earliest_of(p.wr.data(), p.active_wr | (op == Op::write ? hits(p, op, blocked) : 0));
-    }
-    if (p.act_bound <= t) p.act_bound = earliest_of(p.act.data(), acts(p, op, blocked));
-    if (p.pre_bound <= t) p.pre_bound = earliest_of(p.pre.data(), pres(p, op, blocked));
+// The next tick at which a command for a request may be due; kFar when none waits.
+inline std::int32_t Controller::next_request_tick(const PseudoChannel& p, int pc) const {
+  const Queues& q = queues_for(pc);
+  const bool flips = q.settled == 0 && wanted_mode(q) != (q.write_mode != 0);
+  const bool write = (q.write_mode != 0) != flips;
+  const bool stopped = !pending_.empty();
+  const Mask blocked = refresh_blocked(p);
+  const BankLists& l = p.lists[write ? 1 : 0];
+  const Mask active = p.active_rd | p.active_wr;
+  const Mask free = stopped ? 0 : ~blocked;  // banks that queued requests may use
+  const Mask hit = l.hit & ~l.late & free;
+  std::int32_t least = kFar;
+  const auto bound = [&](BankClass c) { return flips ? kLongAgo : p.bound[index(c)]; };
+  const auto at = [&](Command c, std::int32_t own) { least = std::min(least, align(std::max(own, now_ + 1), c)); };
+  if ((p.active_rd | (write ? 0 : hit)) != 0 && p.return_slots != 0) {
+    at(Command::RD, std::max(bound(BankClass::rd), gate(p, Command::RD)));
   }
+  if ((p.active_wr | (write ? hit : 0)) != 0) at(Command::WR, std::max(bound(BankClass::wr), gate(p, Command::WR)));
+  if ((l.miss & ~active & free) != 0) at(Command::PREpb, std::max(bound(BankClass::pre), gate(p, Command::PREpb)));
+  if ((l.has & ~p.open & free) != 0) {
+    const std::int32_t own = std::max({now_ + 1, bound(BankClass::act), gate(p, Command::ACT)});
+    const std::int32_t t = align(own, Command::ACT);
+    if (t <= last_act(p)) least = std::min(least, t);  // else the refresh is the next event
+  }
+  return least;
+}
+
+// The next step of a pseudo-channel's own refresh.
+std::int32_t Controller::next_refresh_step(const PseudoChannel& p, bool progress_only) const {
+  const std::int32_t soon = now_ + 1;
+  std::int32_t least = progress_only ? kFar : std::max(soon, p.refresh_at);
+  const Mask blocked = refresh_blocked(p);
+  // What a request waits for may itself be a refresh under way: that counts as progress while requests wait.
+  const bool reads = (p.lists[0].has | p.active_rd) != 0 && p.return_slots != 0;
+  const bool waiting = reads || (p.lists[1].has | p.active_wr) != 0;
+  if (blocked == 0 || (progress_only && !waiting)) return least;
+  const auto at = [&](Command c, std::int32_t own) {
+    least = std::min(least, align(std::max({soon, own, gate(p, c)}), c));
+  };
+  const bool all = config_.refresh == Refresh::all_bank;
+  const auto bank = static_cast<std::size_t>(p.refresh_bank);
+  if ((p.open & blocked) != 0) {
+    const Mask active = (p.active_rd | p.active_wr) & blocked;
+    if (active == 0 || (p.return_slots == 0 && (p.active_wr & blocked) == 0)) {
+      at(all ? Command::PREab : Command::PREpb, all ? kLongAgo : p.e.at(BankClass::pre, bank));
+      if (active != 0) least = std::min(least, soon);
+    }
+  } else {
+    at(all ? Command::REFab : Command::REFpb, all ? kLongAgo : p.e.at(BankClass::ref, bank));
+  }
+  return least;
+}
+
+std::int32_t Controller::next_idle_close(const PseudoChannel& p) const {
+  std::int32_t least = kFar;
+  const Mask idle = p.open & ~(p.active_rd | p.active_wr) & ~(p.lists[0].hit | p.lists[1].hit);
+  for (Mask m = idle; m != 0; m &= m - 1) {
+    const auto b = static_cast<std::size_t>(lowest(m));
+    const std::int32_t own = std::max(p.e.at(BankClass::pre, b), p.used_at[b] + config_.page_timeout);
+    least = std::min(least, align(std::max({now_ + 1, own, gate(p, Command::PREpb)}), Command::PREpb));
+  }
+  return least;
+}
+
+// The next step of the refresh that stops the channel.
+std::int32_t Controller::next_pending_refresh() const {
+  const PendingRefresh head = pending_.front();
+  const PseudoChannel& p = pcs_[static_cast<std::size_t>(head.pc)];
+  const Mask active = p.active_rd | p.active_wr;
+  const auto at = [&](Command c, std::int32_t own) { return align(std::max({now_ + 1, own, gate(p, c)}), c); };
+  if (head.bank < 0) {
+    if (p.open == 0) return at(Command::REFab, kLongAgo);
+    return active == 0 ? at(Command::PREab, kLongAgo) : kFar;
+  }
+  const auto b = static_cast<std::size_t>(head.bank);
+  if ((p.open & bit(head.bank)) == 0) return at(Command::REFpb, p.e.at(BankClass::ref, b));
+  return (active & bit(head.bank)) == 0 ? at(Command::PREpb, p.e.at(BankClass::pre, b)) : kFar;
 }
 
 std::int32_t Controller::next_tick(bool progress_only) const {
-  const std::int32_t soon = now_ + 1;
   std::int32_t least = kFar;
-  const auto at = [&](Command c, const PseudoChannel& p, std::int32_t own) {
-    least = std::min(least, align(std::max({soon, own, gate(p, c)}), c));
-  };
-  const bool stopped = !pending_.empty();
-  const bool unattended = config_.refresh == Refresh::none && config_.page_policy == PagePolicy::open;
-  for (std::size_t pc = 0; pc < pcs_.size(); ++pc) {
-    const PseudoChannel& p = pcs_[pc];
-    if (p.idle() && unattended) continue;
-    const Queues& q = queues_[config_.shared_queues ? 0 : pc];
-    const bool write = q.settled != 0 ? q.write_mode != 0 : wanted_mode(q);
-    const bool flips = write != (q.write_mode != 0);
-    const Op op = write ? Op::write : Op::read;
-    const Mask blocked = refresh_blocked(p);
-    const Mask hit = stopped ? 0 : hits(p, op, blocked);
-    const Mask rd = p.active_rd | (write ? 0 : hit);
-    const Mask wr = p.active_wr | (write ? hit : 0);
-    if (rd != 0 && p.return_slots != 0) at(Command::RD, p, flips ? soon : p.rd_bound);
-    if (wr != 0) at(Command::WR, p, flips ? soon : p.wr_bound);
-    if (!stopped && acts(p, op, blocked) != 0) {
-      const std::int32_t own = std::max({soon, flips ? soon : p.act_bound, gate(p, Command::ACT)});
-      const std::int32_t t = align(own, Command::ACT);
-      if (t <= last_act(p)) least = std::min(least, t);  // else the refresh is the next event
-    }
-    if (!stopped && pres(p, op, blocked) != 0) at(Command::PREpb, p, flips ? soon : p.pre_bound);
-    if (unattended) continue;
-
-    // What a request waits for may itself be a refresh under way: that counts as progress while requests wait.
-    const bool reads = (p.lists[0].has | p.active_rd) != 0 && p.return_slots != 0;
-    const bool waiting = reads || (p.lists[1].has | p.active_wr) != 0;
-    if (config_.refresh != Refresh::none && !config_.refresh_blocks_channel) {
-      if (!progress_only) least = std::min(least, std::max(soon, p.refresh_at));
-      if (blocked != 0 && (!progress_only || waiting)) {
-        const bool all = config_.refresh == Refresh::all_bank;
-        const Mask active = (p.active_rd | p.active_wr) & blocked;
-        if ((p.open & blocked) != 0) {
-          if (active == 0 || (p.return_slots == 0 && (p.active_wr & blocked) == 0)) {
-            at(all ? Command::PREab : Command::PREpb, p,
-               all ? kLongAgo : p.pre[static_cast<std::size_t>(p.refresh_bank)]);
-            if (active != 0) least = std::min(least, soon);
-          }
-        } else {
-          at(all ? Command::REFab : Command::REFpb, p,
-             all ? kLongAgo : p.ref[static_cast<std::size_t>(p.refresh_bank)]);
-        }
-      }
-    }
-    if (config_.page_policy != PagePolicy::open && !progress_only && !stopped) {
-      const Mask idle = p.open & ~(p.active_rd | p.active_wr) & ~(p.lists[0].hit | p.lists[1].hit);
-      for (Mask m = idle; m != 0; m &= m - 1) {
-        const auto b = static_cast<std::size_t>(lowest(m));
-        at(Command::PREpb, p, std::max(p.pre[b], p.used_at[b] + config_.page_timeout));
-      }
-    }
+  for (std::uint32_t pcs = busy_; pcs != 0; pcs &= pcs - 1) {
+    const int pc = lowest(pcs);
+    least = std::min(least, next_request_tick(pcs_[static_cast<std::size_t>(pc)], pc));
   }
-  if (config_.refresh_blocks_channel && config_.refresh != Refresh::none) {
-    if (!progress_only) least = std::min(least, std::max(soon, refresh_at_));
-    if (stopped && (!progress_only || queued() > 0)) {
-      const PendingRefresh head = pending_.front();
-      const PseudoChannel& p = pcs_[static_cast<std::size_t>(head.pc)];
-      const Mask active = p.active_rd | p.active_wr;
-      if (head.bank < 0) {
-        if (p.open == 0) {
-          at(Command::REFab, p, kLongAgo);
-        } else if (active == 0) {
-          at(Command::PREab, p, kLongAgo);
-        }
-      } else {
-        const auto b = static_cast<std::size_t>(head.bank);
-        if ((p.open & bit(head.bank)) == 0) {
-          at(Command::REFpb, p, p.ref[b]);
-        } else if ((active & bit(head.bank)) == 0) {
-          at(Command::PREpb, p, p.pre[b]);
-        }
-      }
-    }
+  if (unattended_) return least;
+  const bool closes = config_.page_policy != PagePolicy::open && !progress_only && pending_.empty();
+  const bool refreshes = config_.refresh != Refresh::none && !config_.refresh_blocks_channel;
+  for (const PseudoChannel& p : pcs_) {
+    if (refreshes) least = std::min(least, next_refresh_step(p, progress_only));
+    if (closes) least = std::min(least, next_idle_close(p));
+  }
+  if (config_.refresh != Refresh::none && config_.refresh_blocks_channel) {
+    if (!progress_only) least = std::min(least, std::max(now_ + 1, refresh_at_));
+    if (!pending_.empty() && (!progress_only || queued() > 0)) least = std::min(least, next_pending_refresh());
   }
   return least;
 }

@@ -1,5 +1,6 @@
 // Time bases, canonical form and visit().
 #include <algorithm>
+#include <vector>
 
 #include "mem/bank_scan.hpp"
 #include "mem/controller.hpp"
@@ -15,21 +16,83 @@ void Controller::rebase(std::int64_t tick) {
   };
   for (std::int32_t& at : bus_) move(at);
   for (PseudoChannel& p : pcs_) {
-    for (auto* e : {&p.act, &p.pre, &p.rd, &p.wr, &p.ref, &p.opened_at, &p.used_at}) {
+    for (PerBank<std::int32_t>& e : p.e.banks) {
+      for (std::int32_t& at : e) move(at);
+    }
+    for (auto* e : {&p.opened_at, &p.used_at}) {
       for (std::int32_t& at : *e) move(at);
     }
-    for (std::int32_t& at : p.own) move(at);
-    for (std::int32_t& at : p.act_ring) move(at);
-    for (std::int32_t* at :
-         {&p.rd_bound, &p.wr_bound, &p.act_bound, &p.pre_bound, &p.refresh_at, &p.any_open_since, &p.blocked_since}) {
-      move(*at);
-    }
+    for (std::int32_t& at : p.e.own) move(at);
+    for (std::int32_t& at : p.e.act_ring) move(at);
+    for (std::int32_t& at : p.bound) move(at);
+    for (std::int32_t* at : {&p.refresh_at, &p.any_open_since, &p.blocked_since}) move(*at);
   }
   for (Queues& q : queues_) move(q.changed_at);
   move(refresh_at_);
   move(tick_rank_at_);
   move(now_);
   base_ = base;
+}
+
+// Keys are ages: what counts is their order and, up to the age cap, their distance. Both survive.
+void Controller::renumber_keys() {
+  const std::int32_t shift = next_key_ - (1 << 28);
+  std::vector<std::int32_t> old = {tick_rank_};
+  const auto each = [this](auto&& f) {
+    for (PseudoChannel& p : pcs_) {
+      for (BankLists& l : p.lists) {
+        for (std::size_t b = 0; b < kMaxBanks; ++b) {
+          for (std::uint16_t n = l.head[b]; n != kNil; n = nodes_[n].next) f(nodes_[n]);
+        }
+      }
+      for (std::uint16_t n = p.forward_head; n != kNil; n = nodes_[n].next) f(nodes_[n]);
+      for (const std::uint16_t n : p.active_node) {
+        if (n != kNil) f(nodes_[n]);
+      }
+    }
+  };
+  each([&](const Node& n) {
+    old.push_back(n.key);
+    old.push_back(n.rank);
+  });
+  std::sort(old.begin(), old.end());
+  old.erase(std::unique(old.begin(), old.end()), old.end());
+  std::vector<std::int32_t> young;
+  std::int64_t least = kLongAgo;  // requests that have waited for a whole renumbering keep their order only
+  for (const std::int32_t key : old) {
+    least = std::max(least + 1, std::int64_t{key} - shift);
+    young.push_back(static_cast<std::int32_t>(least));
+  }
+  const auto to = [&](std::int32_t key) {
+    return young[static_cast<std::size_t>(std::lower_bound(old.begin(), old.end(), key) - old.begin())];
+  };
+  each([&](Node& n) {
+    n.key = to(n.key);
+    n.rank = to(n.rank);
+  });
+  for (PseudoChannel& p : pcs_) {
+    for (std::size_t b = 0; b < kMaxBanks; ++b) {
+      if (p.active_node[b] != kNil) p.active_rank[b] = nodes_[p.active_node[b]].rank;
+      for (BankLists& l : p.lists) {
+        if (l.head[b] != kNil) l.head_key[b] = nodes_[l.head[b]].key;
+        if (l.hit_node[b] != kNil) l.hit_key[b] = nodes_[l.hit_node[b]].key;
+      }
+    }
+  }
+  tick_rank_ = to(tick_rank_);
+  next_key_ -= shift;
+}
+
+void Controller::renumber_promotions() {
+  std::vector<std::int32_t*> all;
+  for (PseudoChannel& p : pcs_) {
+    for (std::size_t b = 0; b < kMaxBanks; ++b) {
+      if (p.active_node[b] != kNil) all.push_back(&p.active_promotion[b]);
+    }
+  }
+  std::sort(all.begin(), all.end(), [](const std::int32_t* x, const std::int32_t* y) { return *x < *y; });
+  promotions_ = 0;
+  for (std::int32_t* promotion : all) *promotion = promotions_++;
 }
 
 void Controller::normalise(std::int64_t tick) {
@@ -50,7 +113,7 @@ void Controller::normalise(std::int64_t tick) {
     }
     p.any_open_since = t;
     for (std::size_t b = 0; b < kMaxBanks; ++b) {
-      for (auto* e : {&p.act, &p.pre, &p.rd, &p.wr, &p.ref}) (*e)[b] = std::max((*e)[b], t);
+      for (PerBank<std::int32_t>& e : p.e.banks) e[b] = std::max(e[b], t);
       p.used_at[b] = std::max(p.used_at[b], t - config_.page_timeout);
       if ((p.open & bit(static_cast<int>(b))) == 0) p.opened_at[b] = p.used_at[b] = 0;
       if (((p.active_rd | p.active_wr) & bit(static_cast<int>(b))) == 0) {
@@ -64,9 +127,9 @@ void Controller::normalise(std::int64_t tick) {
         l.hit_key[b] = (l.hit & bit(static_cast<int>(b))) != 0 ? l.hit_key[b] - next_key_ : 0;
       }
     }
-    for (std::int32_t& at : p.own) at = std::max(at, t);
-    for (std::int32_t& at : p.act_ring) at = std::max(at, t - act_window_ticks_);
-    for (std::int32_t* at : {&p.rd_bound, &p.wr_bound, &p.act_bound, &p.pre_bound}) *at = kLongAgo;
+    for (std::int32_t& at : p.e.own) at = std::max(at, t);
+    for (std::int32_t& at : p.e.act_ring) at = std::max(at, t - rules_.act_window_ticks());
+    p.bound.fill(kLongAgo);
   }
   for (std::int32_t& at : bus_) at = std::max(at, t);
   for (Queues& q : queues_) settle_before(q, t);
@@ -97,10 +160,11 @@ void Controller::visit(sim::Visitor& v) {
   v.value(Kind::state, now_);
   v.array(Kind::state, bus_.data(), bus_.size());
   for (PseudoChannel& p : pcs_) {
-    for (auto* e : {&p.act, &p.pre, &p.rd, &p.wr, &p.ref}) v.array(Kind::state, e->data(), e->size());
-    v.array(Kind::state, p.own.data(), p.own.size());
-    v.array(Kind::state, p.act_ring.data(), p.act_ring.size());
-    v.value(Kind::state, p.act_ring_at);
+    for (PerBank<std::int32_t>& e : p.e.banks) v.array(Kind::state, e.data(), e.size());
+    v.array(Kind::state, p.e.own.data(), p.e.own.size());
+    v.array(Kind::state, p.e.act_ring.data(), p.e.act_ring.size());
+    v.value(Kind::state, p.e.act_ring_at);
+    v.array(Kind::state, p.bound.data(), p.bound.size());
     v.value(Kind::state, p.return_slots);
     v.value(Kind::state, p.open);
     v.value(Kind::state, p.active_rd);
@@ -122,13 +186,13 @@ void Controller::visit(sim::Visitor& v) {
       v.array(Kind::state, l.head_key.data(), l.head_key.size());
       v.array(Kind::state, l.hit_key.data(), l.hit_key.size());
     }
-    for (std::int32_t* at : {&p.rd_bound, &p.wr_bound, &p.act_bound, &p.pre_bound, &p.refresh_at, &p.refresh_owed,
-                             &p.refresh_bank, &p.any_open_since, &p.blocked_since}) {
+    for (std::int32_t* at : {&p.refresh_at, &p.refresh_owed, &p.refresh_bank, &p.any_open_since, &p.blocked_since}) {
       v.value(Kind::state, *at);
     }
     v.value(Kind::state, p.forward_head);
     v.value(Kind::state, p.forward_tail);
   }
+  v.value(Kind::state, busy_);
   v.vector(Kind::state, queues_);
   v.vector(Kind::state, nodes_);
   v.value(Kind::state, free_);

@@ -101,6 +101,9 @@ void Replay::fetch(Stream& s) {
 void Replay::offer(std::int64_t boundary) {
   Channel& controller = *controllers_[static_cast<std::size_t>(now_channel_)];
   for (Stream& s : streams_) {
+    if (!s.have || s.arrive > boundary) continue;
+    // what has been refused stays refused until its queue has room
+    if (s.blocked && !controller.can_accept(s.next.op, s.next.pc)) continue;
     s.blocked = false;
     while (s.have && s.arrive <= boundary) {
       if (!controller.try_accept(s.next, boundary)) {
@@ -118,6 +121,7 @@ void Replay::offer(std::int64_t boundary) {
 
 void Replay::collect() {
   Channel& controller = *controllers_[static_cast<std::size_t>(now_channel_)];
+  if (controller.completions.empty() && controller.commands.empty()) return;
   for (const Completion& c : controller.completions) {
     std::int64_t& issued = results_.issue_tick[c.tag];
     if (issued < 0 || c.issue_tick < issued) {

@@ -1,0 +1,130 @@
+// The timing rules of a channel, compiled to what one command delays, and the earliest ticks that follow from them.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <limits>
+
+#include "mem/bank_scan.hpp"
+#include "mem/channel_config.hpp"
+#include "mem/command.hpp"
+
+namespace cosim::mem {
+
+inline constexpr std::int32_t kLongAgo = std::numeric_limits<std::int32_t>::min() / 2;
+inline constexpr std::int32_t kFar = std::numeric_limits<std::int32_t>::max();
+
+template <class T>
+using PerBank = std::array<T, kMaxBanks>;
+
+// Commands whose earliest tick is kept bank by bank. Those before `ref` are asked for by requests.
+enum class BankClass : std::uint8_t { act, pre, rd, wr, ref };
+inline constexpr std::size_t kBankClasses = 5;
+inline constexpr std::size_t kAskedClasses = 4;
+[[nodiscard]] constexpr std::size_t index(BankClass c) { return static_cast<std::size_t>(c); }
+
+// RDA and WRA wait exactly like RD and WR.
+[[nodiscard]] constexpr Command waits_like(Command c) {
+  return c == Command::RDA ? Command::RD : c == Command::WRA ? Command::WR : c;
+}
+
+// Place of a command in Gates: RDA and WRA have none of their own.
+[[nodiscard]] constexpr std::size_t gate_index(Command c) {
+  const auto i = static_cast<std::size_t>(index(waits_like(c)));
+  return i < static_cast<std::size_t>(index(Command::RDA)) ? i : i - 2;
+}
+inline constexpr std::size_t kGates = 8;
+static_assert(kCommands - 2 <= static_cast<int>(kGates) && kGates % 4 == 0);
+using Gates = std::array<std::int32_t, kGates>;  // by command: the earliest tick of a pseudo-channel or the command bus
+
+// Earliest ticks of one pseudo-channel.
+struct EarliestTicks {
+  // bank, bank-group and stack rules folded in
+  alignas(64) std::array<PerBank<std::int32_t>, kBankClasses> banks{};
+  alignas(16) Gates own{};  // rules of the whole pseudo-channel
+  std::array<std::int32_t, kMaxWindow> act_ring{};
+  std::int32_t act_ring_at = 0;
+
+  [[nodiscard]] std::int32_t& at(BankClass c, std::size_t bank) { return banks[index(c)][bank]; }
+  [[nodiscard]] std::int32_t at(BankClass c, std::size_t bank) const { return banks[index(c)][bank]; }
+};
+
+class TimingRules {
+ public:
+  explicit TimingRules(const ChannelConfig& config);
+
+  // Books what command `c` at tick `t` delays; bank -1: all banks.
+  void apply(Command c, int bank, std::int32_t t, EarliestTicks& e, Gates& bus) const;
+
+  [[nodiscard]] std::int32_t act_window_ticks() const { return act_window_ticks_; }
+  // Distance of a per-bank refresh from an ACT of any bank of its pseudo-channel.
+  [[nodiscard]] std::int32_t act_to_refresh() const { return act_to_refresh_; }
+
+ private:
+  struct Delay {
+    BankClass to = BankClass::act;
+    std::int32_t value = 0;
+  };
+  // At most one per class: several rules of one pair and scope act as the longest.
+  struct Delays {
+    std::array<Delay, kBankClasses> list{};
+    int count = 0;
+    [[nodiscard]] const Delay* begin() const { return list.data(); }
+    [[nodiscard]] const Delay* end() const { return list.data() + count; }
+    [[nodiscard]] std::int32_t of(BankClass to) const;
+    void add(BankClass to, std::int32_t value);
+    void erase(BankClass to);
+  };
+  struct Effects {  // of one command; kLongAgo where it delays nothing
+    alignas(16) Gates own{};
+    alignas(16) Gates bus{};
+    bool any_bus = false;
+    bool any_stack = false;
+    Delays bank;
+    Delays bank_group;
+    Delays stack_id;
+    Delays other_stack_id;
+  };
+  void prune();
+
+  std::array<Effects, kCommands> effects_;
+  std::int32_t act_window_ = 0;        // ACTs ...
+  std::int32_t act_window_ticks_ = 0;  // ... within these ticks
+  std::int32_t act_to_refresh_ = 0;
+  int banks_;
+  int group_;                               // banks
+  int stack_;                               // banks
+  PerBank<std::uint8_t> first_of_group_{};  // by bank
+  PerBank<std::uint8_t> first_of_stack_{};
+};
+
+inline void TimingRules::apply(Command c, int bank, std::int32_t t, EarliestTicks& e, Gates& bus) const {
+  const Effects& d = effects_[static_cast<std::size_t>(index(c))];
+  raise_by(e.own.data(), d.own.data(), kGates, t);
+  if (d.any_bus) raise_by(bus.data(), d.bus.data(), kGates, t);
+  if (c == Command::ACT && act_window_ != 0) {
+    // the ring holds the last act_window_ ACTs; the oldest bounds the next but window - 1
+    e.act_ring[static_cast<std::size_t>(e.act_ring_at)] = t;
+    e.act_ring_at = e.act_ring_at + 1 == act_window_ ? 0 : e.act_ring_at + 1;
+    std::int32_t& next_act = e.own[gate_index(Command::ACT)];
+    next_act = std::max(next_act, e.act_ring[static_cast<std::size_t>(e.act_ring_at)] + act_window_ticks_);
+  }
+  if (bank < 0) return;
+  const auto b = static_cast<std::size_t>(bank);
+  for (const Delay& x : d.bank) {
+    std::int32_t& at = e.at(x.to, b);
+    at = std::max(at, t + x.value);
+  }
+  const std::size_t group = first_of_group_[b];
+  for (const Delay& x : d.bank_group) raise_all(&e.at(x.to, group), group_, t + x.value);
+  if (!d.any_stack) return;
+  const int stack = first_of_stack_[b];
+  for (const Delay& x : d.stack_id) raise_all(&e.at(x.to, static_cast<std::size_t>(stack)), stack_, t + x.value);
+  for (const Delay& x : d.other_stack_id) {
+    raise_all(&e.at(x.to, 0), stack, t + x.value);
+    raise_all(&e.at(x.to, 0) + stack + stack_, banks_ - stack - stack_, t + x.value);
+  }
+}
+
+}  // namespace cosim::mem
