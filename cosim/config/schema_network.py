@@ -56,14 +56,14 @@ MESSAGE_CLASSES = ("token", "weight", "prefetch")
 
 
 ROUTINGS: dict[str, tuple[str, ...]] = {
-    "mesh": ("dor", "odd_even", "west_first", "min_adaptive", "up_down", "layered_shortest_path", "table"),
-    "torus": ("dateline", "dateline_booksim", "up_down", "layered_shortest_path", "table"),
-    "ring": ("dateline", "dateline_booksim", "up_down", "layered_shortest_path", "table"),
-    "crossbar": ("direct", "table"),
-    "fully_connected": ("direct", "table"),
-    "fat_tree": ("nca", "up_down", "table"),
-    "pod_fat_tree": ("nca", "up_down", "table"),
-    "graph": ("up_down", "layered_shortest_path", "table"),
+    "mesh": ("dor", "odd_even", "west_first", "min_adaptive", "up_down", "layered_shortest_path", "table", "plugin"),
+    "torus": ("dateline", "dateline_booksim", "up_down", "layered_shortest_path", "table", "plugin"),
+    "ring": ("dateline", "dateline_booksim", "up_down", "layered_shortest_path", "table", "plugin"),
+    "crossbar": ("direct", "table", "plugin"),
+    "fully_connected": ("direct", "table", "plugin"),
+    "fat_tree": ("nca", "up_down", "table", "plugin"),
+    "pod_fat_tree": ("nca", "up_down", "table", "plugin"),
+    "graph": ("up_down", "layered_shortest_path", "table", "plugin"),
 }
 """Kind of topology → the routings it takes; the first is the default."""
 
@@ -89,15 +89,18 @@ class TableRowSpec(Spec):
 class RoutingSpec(ShortSpec):
     """A routing by name, in a file also just the name; ``table`` is a CSV file or a list of rows.
 
-    ``root`` is the router that up*/down* routes of a graph are ordered from.
+    ``root`` is the router that up*/down* routes of a graph are ordered from. ``plugin`` is a path (``.so``, ``.c``,
+    ``file.py:name``) or an entry point; ``params`` are what it gets.
     """
 
     name: Literal[
         "dor", "dateline", "dateline_booksim", "nca", "odd_even", "west_first", "min_adaptive", "direct", "up_down",
-        "layered_shortest_path", "table",
+        "layered_shortest_path", "table", "plugin",
     ]  # fmt: skip
     table: Annotated[Items[TableRowSpec], BeforeValidator(rows_of)] | None = None
     root: Index | None = None
+    plugin: Any = None
+    params: dict[Name, Any] = Field(default_factory=dict)
 
     @model_validator(mode="before")
     @classmethod
@@ -106,10 +109,16 @@ class RoutingSpec(ShortSpec):
             return {"name": value}
         if isinstance(value, Mapping) and "table" in value:
             return {"name": "table", **value}
-        return value
+        if isinstance(value, Mapping) and "plugin" in value:
+            return {"name": "plugin", **value}
+        # a routing of this process, from Python
+        return {"name": "plugin", "plugin": value} if callable(value) else value
 
     @model_serializer
     def _short(self) -> Any:
+        if self.plugin is not None:
+            named = self.plugin if isinstance(self.plugin, str) else str(getattr(self.plugin, "__name__", self.plugin))
+            return {"plugin": named, "params": self.params} if self.params else {"plugin": named}
         if self.table is not None:
             return {"table": [row.model_dump() for row in self.table]}
         return self.name if self.root is None else {"name": self.name, "root": self.root}
@@ -119,6 +128,10 @@ class RoutingSpec(ShortSpec):
             yield Problem((), '{"table": file or rows of router, destination, next_router}', repr(self.name))
         if self.root is not None and self.name != "up_down":
             yield Problem(("root",), "no root: up_down alone reads it", str(self.root))
+        if (self.name == "plugin") != (self.plugin is not None):
+            yield Problem((), '{"plugin": path or entry point, "params": {..}}', repr(self.name))
+        if self.plugin is None and self.params:
+            yield Problem(("params",), "a plugin that they are for", "params alone")
 
 
 class LevelRoutingSpec(RoutingSpec):

@@ -17,6 +17,7 @@ from cosim.mem.energy import energy_frame
 from cosim.mem.frames import request_columns
 from cosim.mem.latency import first_bursts, latency_parts
 from cosim.mem.options import MemoryOptions, read_options
+from cosim.mem.plugin_options import plugin_errors, serve, split_plugin
 from cosim.mem.standard import COMMANDS, Standard
 
 _ROW_RESULTS = ("none", "hit", "miss", "conflict", "forwarded", "coalesced")
@@ -103,14 +104,16 @@ class Memory:
         config: keys preset (a name such as "HBM2_2000"), values ("standard" or "ramulator2.1"), channels, refresh
             ("none", "all_bank", "per_bank"), postponed_refreshes, page_policy ("open", "closed", "timeout"),
             page_timeout (CK), scheduler ("frfcfs"), age_cap, read_queue, write_queue, write_low_watermark,
-            write_high_watermark, coalesce_writes, address_map, timing (nCK by name), standard_file.
+            write_high_watermark, coalesce_writes, address_map, timing (nCK by name), standard_file; or plugin (and
+            params), a controller of one's own, with preset, channels, organisation and address_map.
 
     Raises:
         ConfigErrors: unknown keys, impossible values, contradictory timings; all of them at once.
     """
 
     def __init__(self, config: Mapping[str, Any]) -> None:
-        self.options: MemoryOptions = read_options(config)
+        rest, self.plugin = split_plugin(config)
+        self.options: MemoryOptions = read_options(rest)
         self.standard: Standard = self.options.standard
 
     @property
@@ -121,6 +124,13 @@ class Memory:
     @property
     def capacity_bytes(self) -> int:
         return self.standard.organisation.channel_bytes * self.options.channels
+
+    def core_config(self, pseudo_channels: int | None = None) -> Any:
+        """As `channel_config`; the plug-in makes the channels where there is one."""
+        config = channel_config(self.options, pseudo_channels)
+        if self.plugin is not None:
+            serve(self.plugin, self.options, config)
+        return config
 
     def constraint_table(self) -> pd.DataFrame:
         """Every ordered pair of commands with its minimum distance: from, to, scope, ticks, window, names."""
@@ -140,21 +150,23 @@ class Memory:
 
         Raises:
             ConfigErrors: missing columns, rows outside the memory, sizes that are no whole bursts.
+            PluginError: a plug-in that broke its contract.
         """
         columns, by_address = request_columns(frame, self.options)
         # ramulator2.1 models as many pseudo-channels as it is told to; one nobody asks for is left out
         modelled = None
         if self.options.compatible and not by_address:
             modelled = int(columns["pseudo_channel"].max(initial=0)) + 1
-        config = channel_config(self.options, modelled)
+        config = self.core_config(modelled)
         config.log_commands = commands
         address_map = None
         if by_address:
             mapping = self.options.address_map
             address_map = _core.MemAddressMap(mapping.core_sizes(), mapping.access_bytes, mapping.core_bits())
-        replay = _core.MemReplay(config, self.options.channels, columns, address_map)
-        while not replay.run(_EVENTS_BETWEEN_SIGNALS):  # signals are seen between the pieces
-            pass
+        with plugin_errors(self.plugin):
+            replay = _core.MemReplay(config, self.options.channels, columns, address_map)
+            while not replay.run(_EVENTS_BETWEEN_SIGNALS):  # signals are seen between the pieces
+                pass
         for channel in range(self.options.channels):
             broken = replay.verify_conservation(channel)
             if broken:
@@ -168,6 +180,8 @@ def _categorical(codes: npt.NDArray[np.uint8], names: Sequence[str]) -> pd.Categ
 
 class MemoryRun:
     """What `Memory.run_requests` found.
+
+    Of a plug-in's memory what only our controller knows (banks, refreshes, energy, bounds) is a ValueError.
 
     Times in CK count from cycle 0; where a command slot is half a CK they may end in .5. Energies, counts and
     constraints cover the whole run.
@@ -188,6 +202,12 @@ class MemoryRun:
         self._replay = replay
         self._pseudo_channels = pseudo_channels
         self._with_commands = with_commands
+
+    def _of_our_controller(self, what: str) -> None:
+        """Refuse what a plug-in does not tell."""
+        if self.memory.plugin is not None:
+            name = self.memory.plugin.description.name
+            raise ValueError(f"the memory plug-in {name!r} does not tell {what}")
 
     def _cycles(self, ticks: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
         slots = self.memory.standard.slots_per_cycle
@@ -304,6 +324,7 @@ class MemoryRun:
     @cached_property
     def banks(self) -> pd.DataFrame:
         """Per bank: bytes, commands, row results, busy cycles (from ACT to the end of the precharge, and refreshes)."""
+        self._of_our_controller("figures by bank")
         organisation = self.memory.standard.organisation
         per_stack = organisation.bank_groups * organisation.banks_per_group
         parts: list[pd.DataFrame] = []
@@ -333,6 +354,8 @@ class MemoryRun:
                     total[name] = max(total.get(name, 0), value)
                 else:
                     total[name] = total.get(name, 0) + value
+        if self.memory.plugin is not None:
+            return {name: total[name] for name in ("asked", "served_reads", "served_writes", "cancelled")}
         for name in ("ACT", "PRE", "RD", "WR", "row_hits", "row_misses", "row_conflicts"):
             total[name] = int(self.banks[name].sum())
         return total
@@ -340,6 +363,7 @@ class MemoryRun:
     @cached_property
     def refreshes(self) -> pd.DataFrame:
         """Refreshes per channel and pseudo-channel."""
+        self._of_our_controller("refreshes")
         rows = [
             (channel, pc, self._replay.refreshes(channel, pc))
             for channel in range(self.memory.options.channels)
@@ -355,6 +379,7 @@ class MemoryRun:
         Raises:
             ValueError: the standard's file has no energy figures.
         """
+        self._of_our_controller("energy")
         open_ticks = sum(self._replay.any_open_ticks(c) for c in range(self.memory.options.channels))
         return energy_frame(
             self.memory.standard,
@@ -367,6 +392,7 @@ class MemoryRun:
     @cached_property
     def bounds(self) -> pd.DataFrame:
         """The critical path through the last commands of the busiest channel: constraint, share."""
+        self._of_our_controller("which constraint bounds it")
         busiest = max(
             range(self.memory.options.channels), key=lambda c: (self._replay.counters(c)["asked"], -c), default=0
         )

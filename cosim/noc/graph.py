@@ -17,12 +17,13 @@ from cosim.config.schema_topology import (
     PodFatTreeSpec,
     RingSpec,
 )
+from cosim.plugins.routing import RoutingPlugin
 
 __all__ = ["build_spec", "routing_seed"]
 
 
-def build_spec(config: NetworkConfig) -> _core.NetworkSpec:
-    """The core's description of `config`.
+def build_spec(config: NetworkConfig, plugin: RoutingPlugin | None = None) -> _core.NetworkSpec:
+    """The core's description of `config`, routed by `plugin` where there is one.
 
     Raises:
         ConfigErrors: a route table that misses a router-destination pair or names a link that does not exist, a routing
@@ -44,6 +45,9 @@ def build_spec(config: NetworkConfig) -> _core.NetworkSpec:
         _set_routing(spec, config)
     except ValueError as problem:
         raise ConfigErrors.single(f"a network that {config.routing_name} can route", str(problem), path=path) from None
+    if plugin is not None:
+        dims = getattr(config.topology, "shape", ())
+        spec.set_routing_plugin(plugin.core(config.topology.kind, dims))
     problems = Problems()
     for sentence in spec.problems():
         problems.add(path, "a network that can be built", sentence)

@@ -15,8 +15,9 @@ from cosim.config.schema_network import NetworkConfig
 from cosim.noc.deadlock import DeadlockCheck, check_deadlock
 from cosim.noc.frames import packet_rows, with_times
 from cosim.noc.graph import build_spec, routing_seed
-from cosim.noc.results import LatencyTerms, PacketResult, TrafficResult
+from cosim.noc.results import LatencyTerms, PacketResult, RoutingCost, TrafficResult
 from cosim.noc.traffic import read_traffic
+from cosim.plugins.routing import RoutingPlugin, load_routing, routing_errors
 
 __all__ = ["Network"]
 
@@ -38,11 +39,13 @@ class Network:
 
     Raises:
         ConfigErrors: every problem of the description.
+        PluginError: a routing plug-in that cannot be used.
     """
 
     def __init__(self, config: Mapping[str, Any] | NetworkConfig) -> None:
         self._config = config if isinstance(config, NetworkConfig) else NetworkConfig.from_dict(config)
-        self._spec = build_spec(self._config)
+        self._plugin = _load_plugin(self._config)
+        self._spec = build_spec(self._config, self._plugin)
         self._terminals: list[Any] = list(self._spec.terminals)
 
     @property
@@ -54,6 +57,11 @@ class Network:
     def spec(self) -> _core.NetworkSpec:
         """The core's description: routers, ports, links and terminals as they are built."""
         return self._spec
+
+    @property
+    def routing_plugin(self) -> RoutingPlugin | None:
+        """The plug-in that routes, where there is one."""
+        return self._plugin
 
     @property
     def nodes(self) -> int:
@@ -102,6 +110,7 @@ class Network:
         Raises:
             ConfigErrors: impossible arguments.
             cosim._core.DeadlockError: nothing can move any more; the text names who waits for whom.
+            PluginError: a routing plug-in that failed or offered what does not exist.
         """
         traffic = read_traffic(
             self._config,
@@ -115,9 +124,10 @@ class Network:
             seed=seed,
             message_class=message_class,
         )
-        run = _core.TrafficRun(self._seeded(seed), traffic)
-        while not run.advance(WORK_PER_CALL):
-            pass
+        with routing_errors(self._plugin):
+            run = _core.TrafficRun(self._seeded(seed), traffic)
+            while not run.advance(WORK_PER_CALL):
+                pass
         return self._traffic_result(run, packet_size_flits, measure_cycles)
 
     def _seeded(self, seed: int) -> _core.NetworkSpec:
@@ -146,6 +156,7 @@ class Network:
         Raises:
             ConfigErrors: every problem of the frame.
             cosim._core.DeadlockError: nothing can move any more.
+            PluginError: a routing plug-in that failed or offered what does not exist.
         """
         packets: pd.DataFrame = self.packet_run(frame).packets
         return packets
@@ -153,13 +164,15 @@ class Network:
     def packet_run(self, frame: pd.DataFrame) -> PacketResult:
         """As `run_packets`, with the links' counters, the makespan and the work done."""
         rows = packet_rows(frame, self._config, self.nodes)
-        run = _core.PacketRun(self._spec, rows)
-        while not run.advance(WORK_PER_CALL):
-            pass
+        with routing_errors(self._plugin):
+            run = _core.PacketRun(self._spec, rows)
+            while not run.advance(WORK_PER_CALL):
+                pass
         records = run.records()
         makespan = int(records[:, 1].max()) if len(records) else 0
         links = self._links(run.connected_outputs(), run.connected_counters(), makespan + 1)
-        return PacketResult(with_times(frame, records), links, makespan, run.flit_hops, run.core_bytes)
+        packets = with_times(frame, records)
+        return PacketResult(packets, links, makespan, run.flit_hops, run.core_bytes, _cost(run.plugin_cost))
 
     def _traffic_result(self, run: _core.TrafficRun, size: int, cycles: int) -> TrafficResult:
         r = run.result()
@@ -206,6 +219,7 @@ class Network:
             end_cycle=r.end_cycle,
             core_bytes=r.core_bytes,
             links=self._links(run.connected_outputs(), r.window_counters(), cycles),
+            routing_cost=_cost(run.plugin_cost),
         )
 
     def _links(self, outputs: Sequence[tuple[int, int]], counters: npt.NDArray[np.int64], cycles: int) -> pd.DataFrame:
@@ -243,3 +257,14 @@ def _half_width(packets: Sequence[int], latency_sums: Sequence[int]) -> float:
         return float("nan")
     means = np.asarray(latency_sums, dtype=np.float64) / np.asarray(packets, dtype=np.float64)
     return T_QUANTILE_975 * float(np.std(means, ddof=1)) / float(np.sqrt(len(means)))
+
+
+def _load_plugin(config: NetworkConfig) -> RoutingPlugin | None:
+    routing = config.routing
+    if routing is None or routing.plugin is None:
+        return None
+    return load_routing(routing.plugin, routing.params, "network.routing.params")
+
+
+def _cost(counted: _core.PluginCost | None) -> RoutingCost | None:
+    return None if counted is None else RoutingCost(counted.heads, counted.calls)

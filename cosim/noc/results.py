@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-__all__ = ["LatencyTerms", "PacketResult", "TrafficResult"]
+__all__ = ["LatencyTerms", "PacketResult", "RoutingCost", "TrafficResult"]
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,22 @@ class LatencyTerms:
     link_mean_cycles: float
     serialisation_mean_cycles: float
     contention_mean_cycles: float
+
+
+@dataclass(frozen=True)
+class RoutingCost:
+    """What a routing plug-in cost: heads routed, and how many of them took a call of it.
+
+    The others were answered from a table of answers that hold always. `share` is calls / heads.
+    """
+
+    heads: int
+    calls: int
+
+    @property
+    def share(self) -> float:
+        """Calls per head."""
+        return self.calls / self.heads if self.heads else 0.0
 
 
 @dataclass(frozen=True)
@@ -61,6 +77,7 @@ class TrafficResult:
     end_cycle: int
     core_bytes: int
     links: pd.DataFrame
+    routing_cost: RoutingCost | None = None
 
 
 @dataclass(frozen=True)
@@ -72,3 +89,4 @@ class PacketResult:
     makespan_cycles: int
     flit_hops: int
     core_bytes: int
+    routing_cost: RoutingCost | None = None

@@ -1,5 +1,29 @@
-"""What others can add without touching the tree: entry points by kind, listed without importing any of them."""
+"""What others can add without touching the tree: entry points by kind, shared objects, C source, Python functions."""
 
+from cosim.plugins.compile import compile_c
+from cosim.plugins.headers import include_dir
+from cosim.plugins.memory import MemoryPlugin, load_memory
+from cosim.plugins.python_memory import MemoryGeometry, MemoryRequest
+from cosim.plugins.python_routing import RouteRequest, Topology, stateless
 from cosim.plugins.registry import GROUPS, Plugin, PluginError, find, names, plugins
+from cosim.plugins.routing import RoutingPlugin, load_routing
 
-__all__ = ["GROUPS", "Plugin", "PluginError", "find", "names", "plugins"]
+__all__ = [
+    "GROUPS",
+    "MemoryGeometry",
+    "MemoryPlugin",
+    "MemoryRequest",
+    "Plugin",
+    "PluginError",
+    "RouteRequest",
+    "RoutingPlugin",
+    "Topology",
+    "compile_c",
+    "find",
+    "include_dir",
+    "load_memory",
+    "load_routing",
+    "names",
+    "plugins",
+    "stateless",
+]

@@ -10,7 +10,7 @@ from typing import Any
 from cosim import _core
 from cosim.config.schema_hardware import MemorySpec
 from cosim.mem.energy import energy_frame
-from cosim.mem.memory import Memory, channel_config
+from cosim.mem.memory import Memory
 
 __all__ = ["MemoryChannel"]
 
@@ -30,7 +30,7 @@ class MemoryChannel:
     @property
     def core(self) -> Any:
         """The core's configuration of one channel."""
-        return channel_config(self.memory.options)
+        return self.memory.core_config()
 
     @property
     def address_map(self) -> Any:

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,6 +14,7 @@
 #include "bindings/register.hpp"
 #include "noc/dependency.hpp"
 #include "noc/flit_network.hpp"
+#include "noc/plugin_routing.hpp"
 #include "noc/route_tables.hpp"
 #include "noc/spec.hpp"
 #include "noc/topology.hpp"
@@ -137,6 +139,13 @@ void register_spec(py::module_& m) {
           },
           py::arg("entries"), py::arg("vc_sets"),
           "Routes by [router * terminals + destination]: output port, and index into vc_sets << 8.")
+      .def(
+          "set_routing_plugin",
+          [](noc::NetworkSpec& spec, std::shared_ptr<noc::PluginRoutingFactory> plugin) {
+            spec.routing.kind = noc::RoutingKind::plugin;
+            spec.routing.plugin = std::move(plugin);
+          },
+          py::arg("plugin"), "Heads are routed by this plug-in.")
       .def(
           "build_grid",
           [](noc::NetworkSpec& spec, const std::vector<std::int32_t>& shape, bool wraps, std::int32_t concentration,
@@ -279,6 +288,12 @@ void register_network(py::module_& m) {
           py::arg("state"));
 }
 
+// What the routing plug-in of a network cost; None without one.
+std::optional<noc::PluginCost> cost_of(const noc::FlitNetwork& network) {
+  const auto* plugin = dynamic_cast<const noc::PluginRouting*>(network.routing_function());
+  return plugin == nullptr ? std::nullopt : std::optional(plugin->cost());
+}
+
 void register_runs(py::module_& m) {
   py::register_exception<noc::LawBroken>(m, "LawBrokenError", PyExc_AssertionError);
   py::register_exception<noc::RoutingError>(m, "RoutingError", PyExc_RuntimeError);
@@ -331,6 +346,7 @@ void register_runs(py::module_& m) {
       .def("advance", &noc::TrafficRun::advance, py::arg("max_work"), py::call_guard<py::gil_scoped_release>(),
            "Runs on for about max_work router cycles; true when complete.")
       .def_property_readonly("cycle", &noc::TrafficRun::cycle)
+      .def_property_readonly("plugin_cost", [](const noc::TrafficRun& run) { return cost_of(run.network()); })
       .def("result", &noc::TrafficRun::result, py::return_value_policy::reference_internal)
       .def("connected_outputs", [](const noc::TrafficRun& run) { return run.network().connected_outputs(); });
   py::class_<noc::PacketRun>(m, "PacketRun", "A list of packets on an empty network, from cycle 0.")
@@ -356,6 +372,7 @@ void register_runs(py::module_& m) {
           },
           "Rows (inject_cycle, eject_cycle, hops, then the latency terms), in the order of the packets.")
       .def_property_readonly("flit_hops", [](noc::PacketRun& run) { return run.network().flit_hops(); })
+      .def_property_readonly("plugin_cost", [](noc::PacketRun& run) { return cost_of(run.network()); })
       .def_property_readonly("core_bytes", [](noc::PacketRun& run) { return run.network().core_bytes(); })
       .def("connected_outputs", [](noc::PacketRun& run) { return run.network().connected_outputs(); })
       .def("connected_counters",

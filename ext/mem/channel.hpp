@@ -140,7 +140,14 @@ class Channel {
   Channel& operator=(Channel&&) = default;
 };
 
-// The channel of a configuration: DRAM or SRAM. std::invalid_argument lists every problem.
+// Makes channels that are not ours.
+class ChannelFactory {
+ public:
+  virtual ~ChannelFactory() = default;
+  [[nodiscard]] virtual std::unique_ptr<Channel> create(const ChannelConfig& config) const = 0;
+};
+
+// The channel of a configuration: DRAM, SRAM or a plug-in's. std::invalid_argument lists every problem.
 [[nodiscard]] std::unique_ptr<Channel> make_channel(const ChannelConfig& config);
 
 }  // namespace cosim::mem

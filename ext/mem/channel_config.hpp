@@ -2,12 +2,15 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "mem/command.hpp"
 
 namespace cosim::mem {
+
+class ChannelFactory;
 
 inline constexpr int kMaxPseudoChannels = 2;
 inline constexpr int kMaxBanks = 64;  // of one pseudo-channel, all stack ids together: one bit each in a mask
@@ -80,6 +83,8 @@ struct ChannelConfig {
   int ports = 0;
 
   bool log_commands = false;
+
+  std::shared_ptr<const ChannelFactory> plugin;  // a channel of somebody else's in place of ours
 
   [[nodiscard]] int banks() const { return stack_ids * bank_groups * banks_per_group; }
   // Every contradiction found, one per line; empty when the configuration can be simulated.

@@ -109,6 +109,8 @@ class FlitNetwork {
   // tail wins its last switch, arrival_lead_cycles() before their cycle.
   void step(std::int64_t cycle);
 
+  // The routing function; nullptr with a table.
+  [[nodiscard]] const RoutingFunction* routing_function() const { return routing_.get(); }
   // Why the routing function ended the run; empty when it did not.
   [[nodiscard]] const std::string& failure() const { return failure_; }
 
