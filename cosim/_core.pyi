@@ -13,8 +13,11 @@ import numpy.typing
 __all__: list[str] = [
     "MEM_COMMANDS",
     "NO_EVENT",
+    "Channel",
     "Clock",
     "DeadlockError",
+    "DeadlockProof",
+    "DependencyReport",
     "Engine",
     "FlitNetwork",
     "LatencyTerms",
@@ -34,6 +37,7 @@ __all__: list[str] = [
     "PacketRun",
     "PluginCost",
     "RoutingError",
+    "RoutingKind",
     "RoutingPlugin",
     "TaskKind",
     "TerminalSpec",
@@ -129,12 +133,128 @@ class TerminalSpec:
     @property
     def router(self) -> int: ...
 
+class RoutingKind:
+    """
+    Members:
+
+      table
+
+      plugin
+
+      dateline
+
+      dateline_booksim
+
+      nca
+
+      odd_even
+
+      west_first
+
+      min_adaptive
+    """
+
+    __members__: typing.ClassVar[dict[str, RoutingKind]]
+    dateline: typing.ClassVar[RoutingKind]
+    dateline_booksim: typing.ClassVar[RoutingKind]
+    min_adaptive: typing.ClassVar[RoutingKind]
+    nca: typing.ClassVar[RoutingKind]
+    odd_even: typing.ClassVar[RoutingKind]
+    plugin: typing.ClassVar[RoutingKind]
+    table: typing.ClassVar[RoutingKind]
+    west_first: typing.ClassVar[RoutingKind]
+    @typing.overload
+    def __eq__(self, other: RoutingKind) -> bool: ...
+    @typing.overload
+    def __eq__(self, other: typing.Any) -> bool: ...
+    def __getstate__(self) -> int: ...
+    def __hash__(self) -> int: ...
+    def __index__(self) -> int: ...
+    def __init__(self, value: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    def __int__(self) -> int: ...
+    @typing.overload
+    def __ne__(self, other: RoutingKind) -> bool: ...
+    @typing.overload
+    def __ne__(self, other: typing.Any) -> bool: ...
+    def __repr__(self) -> str: ...
+    def __setstate__(self, state: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    def __str__(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def value(self) -> int: ...
+
+class DeadlockProof:
+    """
+    Members:
+
+      none
+
+      acyclic
+
+      escape
+    """
+
+    __members__: typing.ClassVar[dict[str, DeadlockProof]]
+    acyclic: typing.ClassVar[DeadlockProof]
+    escape: typing.ClassVar[DeadlockProof]
+    none: typing.ClassVar[DeadlockProof]
+    @typing.overload
+    def __eq__(self, other: DeadlockProof) -> bool: ...
+    @typing.overload
+    def __eq__(self, other: typing.Any) -> bool: ...
+    def __getstate__(self) -> int: ...
+    def __hash__(self) -> int: ...
+    def __index__(self) -> int: ...
+    def __init__(self, value: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    def __int__(self) -> int: ...
+    @typing.overload
+    def __ne__(self, other: DeadlockProof) -> bool: ...
+    @typing.overload
+    def __ne__(self, other: typing.Any) -> bool: ...
+    def __repr__(self) -> str: ...
+    def __setstate__(self, state: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    def __str__(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def value(self) -> int: ...
+
+class Channel:
+    """
+    A VC of a link.
+    """
+    @property
+    def from_port(self) -> int: ...
+    @property
+    def from_router(self) -> int: ...
+    @property
+    def to_router(self) -> int: ...
+    @property
+    def vc(self) -> int: ...
+
+class DependencyReport:
+    """
+    What the channel-dependency graph of a network says.
+    """
+    @property
+    def channels(self) -> int: ...
+    @property
+    def cycle(self) -> list[Channel]: ...
+    @property
+    def dependencies(self) -> int: ...
+    @property
+    def problem(self) -> str: ...
+    @property
+    def proof(self) -> DeadlockProof: ...
+
 class NetworkSpec:
     """
     Graph, routes and pipeline of a flit-level network.
     """
 
     compat_booksim2: bool
+    def __copy__(self) -> NetworkSpec: ...
     def __init__(self) -> None: ...
     def add_class(
         self, vc_mask: typing.SupportsInt | typing.SupportsIndex, priority: typing.SupportsInt | typing.SupportsIndex
@@ -142,19 +262,76 @@ class NetworkSpec:
         """
         Adds a message class; a larger priority injects first.
         """
-    def build_mesh(
+    def build_crossbar(self, terminals: typing.SupportsInt | typing.SupportsIndex) -> None:
+        """
+        Adds one router with all terminals.
+        """
+    def build_fat_tree(
+        self,
+        k: typing.SupportsInt | typing.SupportsIndex,
+        n: typing.SupportsInt | typing.SupportsIndex,
+        latency: typing.SupportsInt | typing.SupportsIndex,
+        buffer_flits: typing.SupportsInt | typing.SupportsIndex,
+    ) -> None:
+        """
+        Adds a k-ary n-tree.
+        """
+    def build_fully_connected(
+        self,
+        routers: typing.SupportsInt | typing.SupportsIndex,
+        concentration: typing.SupportsInt | typing.SupportsIndex,
+        latency: typing.SupportsInt | typing.SupportsIndex,
+        buffer_flits: typing.SupportsInt | typing.SupportsIndex,
+    ) -> None:
+        """
+        Adds routers with a link between any two.
+        """
+    def build_grid(
         self,
         shape: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
+        wraps: bool,
         concentration: typing.SupportsInt | typing.SupportsIndex,
         link_latency: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
         link_buffer_flits: typing.SupportsInt | typing.SupportsIndex,
     ) -> None:
         """
-        Adds the routers, links, terminals and dimension-order routes of a mesh.
+        Adds the routers, links and terminals of a mesh, or torus when it wraps.
+        """
+    def build_pod_fat_tree(
+        self,
+        pods: typing.SupportsInt | typing.SupportsIndex,
+        leaves: typing.SupportsInt | typing.SupportsIndex,
+        terminals: typing.SupportsInt | typing.SupportsIndex,
+        aggregations: typing.SupportsInt | typing.SupportsIndex,
+        cores: typing.SupportsInt | typing.SupportsIndex,
+        leaf_links: typing.SupportsInt | typing.SupportsIndex,
+        core_links: typing.SupportsInt | typing.SupportsIndex,
+        leaf_latency: typing.SupportsInt | typing.SupportsIndex,
+        core_latency: typing.SupportsInt | typing.SupportsIndex,
+        buffer_flits: typing.SupportsInt | typing.SupportsIndex,
+    ) -> None:
+        """
+        Adds leaf, aggregation and core routers.
+        """
+    def check_dependencies(self) -> DependencyReport:
+        """
+        Proves that the routing cannot deadlock, or names a cycle of waits.
         """
     def problems(self) -> list[str]:
         """
         Every problem of this description, one sentence each.
+        """
+    def route_dimension_order(self) -> None:
+        """
+        Dimension-order routes of a mesh.
+        """
+    def route_layered_shortest(self) -> None:
+        """
+        Shortest ways in layers of VCs; ValueError when VCs are too few or a terminal cannot be reached.
+        """
+    def route_up_down(self, root: typing.SupportsInt | typing.SupportsIndex) -> None:
+        """
+        up*/down* routes of any graph; ValueError when a terminal cannot be reached.
         """
     def set_routes(
         self,
@@ -164,13 +341,13 @@ class NetworkSpec:
         """
         Routes by [router * terminals + destination]: output port, and index into vc_sets << 8.
         """
+    def set_routing_function(self, kind: RoutingKind, seed: typing.SupportsInt | typing.SupportsIndex) -> None:
+        """
+        A built-in routing function, and the seed of its draws.
+        """
     def set_routing_plugin(self, plugin: RoutingPlugin) -> None:
         """
         Heads are routed by this plug-in.
-        """
-    def with_routing_seed(self, seed: typing.SupportsInt | typing.SupportsIndex) -> NetworkSpec:
-        """
-        The same network with another seed of the draws of its routing.
         """
     @property
     def credit_delay(self) -> int: ...
@@ -196,6 +373,8 @@ class NetworkSpec:
     def routing_delay(self) -> int: ...
     @routing_delay.setter
     def routing_delay(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    @property
+    def routing_kind(self) -> RoutingKind: ...
     @property
     def st_final_delay(self) -> int: ...
     @st_final_delay.setter
