@@ -1,6 +1,7 @@
 """Routing traces: load, check, describe, generate, save."""
 
-from cosim.trace.generate import fitted, zipf_markov
+from cosim.trace.fit import fitted
+from cosim.trace.generate import zipf_markov
 from cosim.trace.limits import ReadLimits
 from cosim.trace.load import formats, load, save
 from cosim.trace.options import ReadOptions, TraceAdapter

@@ -3,37 +3,27 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
 
+from cosim.plugins.registry import GROUPS, find, plugins
 from cosim.trace.options import TraceAdapter
 
-GROUP = "cosim.trace_adapters"
-
-_OWN = {"hdmoe_json": "cosim_adapters.hdmoe:ADAPTER"}
-"""Adapters of this distribution: known without its metadata, so that a bare checkout works too."""
+_KIND = "trace_adapters"
+GROUP = GROUPS[_KIND]
 
 
 @lru_cache(maxsize=1)
-def _found() -> dict[str, EntryPoint]:
-    points = {name: EntryPoint(name, value, GROUP) for name, value in _OWN.items()}
-    points.update({point.name: point for point in entry_points(group=GROUP)})
-    return dict(sorted(points.items()))
-
-
 def names() -> list[str]:
     """Names of all adapters, none of them imported."""
-    return list(_found())
+    return [plugin.name for plugin in plugins(_KIND)]
 
 
+@lru_cache(maxsize=256)
 def adapter(name: str) -> TraceAdapter:
     """The adapter of that name.
 
     Raises:
-        KeyError: when there is none.
-        ImportError: when its package cannot be imported.
+        ConfigErrors: when there is none.
+        PluginError: when its package cannot be imported.
     """
-    point = _found()[name]
-    module = import_module(point.module)
-    found: TraceAdapter = getattr(module, point.attr)
+    found: TraceAdapter = find(_KIND, name).load()
     return found

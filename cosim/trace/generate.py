@@ -1,6 +1,6 @@
-"""Synthetic routing: a Zipf-Markov generator, and one fitted to the load and transition counts of a recording.
+"""Synthetic routing: the Zipf-Markov generator.
 
-Both draw the k experts of a token and layer by Pareto sampling (Rosen, "On sampling with probability proportional to
+It draws the k experts of a token and layer by Pareto sampling (Rosen, "On sampling with probability proportional to
 size", J. Stat. Plan. Inference 62, 1997): expert e with inclusion probability p_e gets the ranking variable
 u (1 - p_e) / ((1 - u) p_e), u uniform, and the k smallest win; every expert is then picked with a probability close to
 p_e, never twice.
@@ -67,7 +67,7 @@ def zipf_markov(
             a rho that cannot be reached.
     """
     problems = Problems(_SOURCE)
-    _check_sizes(problems, layers, experts, top_k, requests, positions, prompt_tokens)
+    check_sizes(problems, layers, experts, top_k, requests, positions, prompt_tokens)
     if not (np.isfinite(alpha) and alpha >= 0):
         problems.add(f"alpha: expected a number >= 0, got {alpha}")
     if not (np.isfinite(rho) and 0 <= rho <= 1):
@@ -83,93 +83,22 @@ def zipf_markov(
     for start in range(0, tokens, step):
         count = min(step, tokens - start)
         current = streams[0].units(count * experts).reshape(count, experts)
-        ranks[start : start + count, 0] = _pick(current, share, top_k)
+        ranks[start : start + count, 0] = pick(current, share, top_k)
         for layer in range(1, layers):
             kept = _like(keepers[layer], current) <= keep
             current = np.where(kept, current, _like(streams[layer], current))
-            ranks[start : start + count, layer] = _pick(current, share, top_k)
+            ranks[start : start + count, layer] = pick(current, share, top_k)
     ids = np.empty_like(ranks)
     for layer in range(layers):
         order = RandomStream(seed, _ORDER + (layer << 40)).permutation(experts)
         ids[:, layer] = order[ranks[:, layer]]
-    return _trace(ids, experts, requests, positions, prompt_tokens, "synthetic", f"zipf_markov seed {seed}")
+    return as_trace(ids, experts, requests, positions, prompt_tokens, "synthetic", f"zipf_markov seed {seed}")
 
 
-def fitted(
-    counts: NDArray[np.int64],
-    *,
-    source: str,
-    top_k: int,
-    requests: int,
-    positions: int,
-    seed: int,
-    transition_counts: NDArray[np.int64] | None = None,
-    prompt_tokens: int = 0,
-) -> RoutingTrace:
-    """A trace drawn to match counts of a recording that is not itself at hand.
-
-    Args:
-        counts: slots routed to each expert, `[layer, expert]`.
-        source: what the counts come from; kept in the provenance `fitted(<source>)`.
-        top_k, requests, positions, seed, prompt_tokens: as in `zipf_markov`.
-        transition_counts: `[layer - 1, expert, expert]`, how often expert i of a layer and expert j of the next serve
-            one token; the chances of a token's experts are averaged, so that predictability comes out weaker than
-            recorded. Without them layers are independent.
-
-    Raises:
-        TraceError: on counts that are negative, empty in a layer, of the wrong shape, or of a load no Top-k can have
-            (an expert picked by more than every token).
-    """
-    problems = Problems(source)
-    counts = np.asarray(counts)
-    if counts.ndim != 2 or counts.dtype.kind not in "iu" or 0 in counts.shape:
-        raise TraceError(
-            source, [f"counts: expected integers [layer, expert], got {counts.dtype} {list(counts.shape)}"]
-        )
-    layers, experts = counts.shape
-    _check_sizes(problems, layers, experts, top_k, requests, positions, prompt_tokens)
-    if counts.min() < 0:
-        problems.add("counts: negative", count=int(np.count_nonzero(counts < 0)))
-    for layer in np.flatnonzero(counts.sum(axis=1) <= 0).tolist():
-        problems.add("counts: a layer without load", f"layer {layer}")
-    table = None
-    if transition_counts is not None:
-        table = np.asarray(transition_counts)
-        if table.dtype.kind not in "iu" or table.shape != (layers - 1, experts, experts):
-            problems.add(
-                f"transition_counts: expected integers of shape {[layers - 1, experts, experts]}, got {table.dtype} "
-                f"{list(table.shape)}"
-            )
-        elif table.size and table.min() < 0:
-            problems.add("transition_counts: negative", count=int(np.count_nonzero(table < 0)))
-    problems.raise_if_any()
-    shares = counts / counts.sum(axis=1, keepdims=True) * top_k
-    for layer in np.flatnonzero(shares.max(axis=1) > 1).tolist():
-        problems.add(
-            "counts: an expert picked by more than every token",
-            f"layer {layer}, expert {int(shares[layer].argmax())}: {shares[layer].max():.3f} times at Top-{top_k}",
-        )
-    for layer in np.flatnonzero((counts > 0).sum(axis=1) < top_k).tolist():
-        problems.add(f"counts: fewer than {top_k} experts with load", f"layer {layer}")
-    problems.raise_if_any()
-    tokens = requests * positions
-    ids = np.empty((tokens, layers, top_k), dtype=compact_ids_dtype(experts))
-    streams = [RandomStream(seed, _FRESH + (n << 40)) for n in range(layers)]
-    step = max(1, _CHUNK_CELLS // experts)
-    for start in range(0, tokens, step):
-        count = min(step, tokens - start)
-        for layer in range(layers):
-            share = shares[layer]
-            if table is not None and layer:
-                share = _conditional(table[layer - 1], shares[layer], ids[start : start + count, layer - 1], top_k)
-            u = streams[layer].units(count * experts).reshape(count, experts)
-            ids[start : start + count, layer] = _pick(u, share, top_k)
-    return _trace(ids, experts, requests, positions, prompt_tokens, f"fitted({source})", f"fitted to {source}")
-
-
-def _check_sizes(
+def check_sizes(
     problems: Problems, layers: int, experts: int, top_k: int, requests: int, positions: int, prompt_tokens: int
 ) -> None:
+    """Notes the sizes that no trace can have."""
     sizes = {"layers": layers, "experts": experts, "top_k": top_k, "requests": requests, "positions": positions}
     for name, value in sizes.items():
         if value < 1:
@@ -200,7 +129,7 @@ def _inclusion(alpha: float, experts: int, top_k: int) -> Floats:
     return np.minimum(share, 1.0)
 
 
-def _pick(u: Floats, share: Floats, top_k: int) -> NDArray[np.int64]:
+def pick(u: Floats, share: Floats, top_k: int) -> NDArray[np.int64]:
     """Pareto sampling of Top-k columns per row; the strongest claim (smallest ranking variable) first."""
     with np.errstate(divide="ignore", invalid="ignore"):
         odds = share / (1 - share)
@@ -223,10 +152,10 @@ def _calibrate(alpha: float, experts: int, top_k: int, rho: float, seed: int) ->
     half = rows // 2
     u = RandomStream(seed, _CALIBRATE).units(rows * experts).reshape(rows, experts)
     fresh, keeper = (_like(RandomStream(seed, _CALIBRATE + (n << 40)), u) for n in (1, 2))
-    first = _pick(u, share, top_k)
+    first = pick(u, share, top_k)
 
     def reached(keep: float) -> tuple[float, float]:
-        second = _pick(np.where(keeper <= keep, u, fresh), share, top_k)
+        second = pick(np.where(keeper <= keep, u, fresh), share, top_k)
         found = recall(first[:half], second[:half], first[half:], second[half:], experts)
         return found.conditional, found.popularity
 
@@ -246,32 +175,7 @@ def _calibrate(alpha: float, experts: int, top_k: int, rho: float, seed: int) ->
     return (low + high) / 2
 
 
-def _conditional(table: NDArray[np.int64], share: Floats, previous: NDArray[Any], top_k: int) -> Floats:
-    """Inclusion probabilities per row: mean of the table's rows of the previous experts, scaled to Top-k."""
-    sums = table.sum(axis=1, keepdims=True)
-    given = np.where(sums > 0, table / np.maximum(sums, 1), share / share.sum())
-    mean = np.zeros((previous.shape[0], table.shape[1]))
-    for slot in range(previous.shape[1]):
-        mean += given[previous[:, slot]]
-    scaled = mean * (top_k / mean.sum(axis=1, keepdims=True))
-    return np.asarray(_cap(scaled, top_k), dtype=np.float64)
-
-
-def _cap(scaled: Floats, top_k: int) -> Floats:
-    """Shares above 1 are set to 1 and the rest scaled up until every row sums to Top-k again."""
-    for _ in range(top_k):
-        over = scaled >= 1
-        if not (scaled > 1).any():
-            break
-        room = top_k - over.sum(axis=1, keepdims=True)
-        rest = np.where(over, 0.0, scaled)
-        total = rest.sum(axis=1, keepdims=True)
-        scaled = np.where(over, 1.0, rest * np.divide(room, total, out=np.zeros_like(total), where=total > 0))
-    # an expert with a small chance stays possible, so that Top-k different ones can always be drawn
-    return np.minimum(np.maximum(scaled, 1e-12), 1.0)
-
-
-def _trace(
+def as_trace(
     ids: NDArray[Any],
     experts: int,
     requests: int,
@@ -280,6 +184,7 @@ def _trace(
     provenance: str,
     source: str,
 ) -> RoutingTrace:
+    """A trace of `requests` requests of `positions` tokens each."""
     position = np.tile(np.arange(positions, dtype=np.int32), requests)
     return RoutingTrace(
         ids=ids,

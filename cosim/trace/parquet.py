@@ -6,7 +6,9 @@ File metadata `cosim_trace` holds the header object of `rows.parse_header`.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -24,8 +26,20 @@ _BATCH_ROWS = 32768
 _METADATA_KEY = b"cosim_trace"
 
 
-def read_parquet(path: Path, options: ReadOptions) -> RoutingTrace:
+def read_parquet(
+    path: Path,
+    options: ReadOptions,
+    *,
+    rename: Mapping[str, str] = MappingProxyType({}),
+    ignored: frozenset[str] = frozenset(),
+) -> RoutingTrace:
     """Reads a Parquet recording.
+
+    Args:
+        path: the file.
+        options: the caller's statements.
+        rename: another format's column names → those of this one.
+        ignored: columns that say nothing about routing.
 
     Raises:
         TraceError: naming file, row and column of everything that is wrong.
@@ -36,7 +50,7 @@ def read_parquet(path: Path, options: ReadOptions) -> RoutingTrace:
     source = str(path)
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            return _Reader(file, source, options, path.stat().st_size).trace()
+            return _Reader(file, source, options, path.stat().st_size, rename, ignored).trace()
     except (pa.ArrowException, OSError, UnicodeError, OverflowError, KeyError) as error:
         raise TraceError(
             source, [f"truncated or damaged Parquet file: {' '.join(str(error).split())[:200]}"]
@@ -44,12 +58,25 @@ def read_parquet(path: Path, options: ReadOptions) -> RoutingTrace:
 
 
 class _Reader:
-    def __init__(self, file: Any, source: str, options: ReadOptions, file_bytes: int) -> None:
+    def __init__(
+        self,
+        file: Any,
+        source: str,
+        options: ReadOptions,
+        file_bytes: int,
+        rename: Mapping[str, str],
+        ignored: frozenset[str],
+    ) -> None:
+        import pyarrow as pa
+
         self.file, self.source, self.options = file, source, options
         self.problems = Problems(source)
         self.count = int(file.metadata.num_rows)
-        schema = file.schema_arrow
-        self.columns = resolve(list(schema.names), self.problems, lists=True)
+        self.names = [name for name in file.schema_arrow.names if name not in ignored]
+        self.renamed = [rename.get(name, name) for name in self.names]
+        held = [file.schema_arrow.field(name) for name in self.names if self.names.count(name) == 1]
+        schema = pa.schema([field.with_name(rename.get(field.name, field.name)) for field in held])
+        self.columns = resolve(self.renamed, self.problems, lists=True)
         self.problems.raise_if_any()
         self._check_types(schema)
         self.problems.raise_if_any()
@@ -96,7 +123,8 @@ class _Reader:
     def trace(self) -> RoutingTrace:
         columns, parts = self.columns, _Parts()
         row = 0
-        for batch in self.file.iter_batches(batch_size=_BATCH_ROWS, use_threads=False):
+        for original in self.file.iter_batches(batch_size=_BATCH_ROWS, use_threads=False, columns=self.names):
+            batch = original.rename_columns(dict(zip(self.names, self.renamed, strict=True)))
             batch.validate(full=True)  # indices and offsets of a damaged file may point outside
             self._batch(batch, columns, parts, row)
             row += batch.num_rows

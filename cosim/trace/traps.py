@@ -301,7 +301,9 @@ def _sequence_first(trace: RoutingTrace) -> list[Trap]:
     strides = np.arange(2, longest + 1)
     shares = np.array([overlap_at(int(stride)) for stride in strides])
     best = int(np.argmax(shares))
-    if not shares[best] > near + _STRIDE_GAIN:
+    # few rows scatter: a gain counts from five standard errors of a share of so many slots on
+    scatter = 2.5 / np.sqrt((rows - int(strides[best])) * trace.top_k * layers.size)
+    if not shares[best] > near + max(_STRIDE_GAIN, scatter):
         return []
     return [
         Trap(

@@ -113,20 +113,50 @@ def test_all_experts_at_once() -> None:
     assert np.array_equal(np.sort(made.ids, axis=2), np.broadcast_to(np.arange(4), made.ids.shape))
 
 
-def test_fitted_has_the_load_of_its_counts(sample: trace.RoutingTrace) -> None:
-    counts = statistics.load_counts(sample)
-    table = np.stack([statistics.transitions(sample.ids[:, n], sample.ids[:, n + 1], 64) for n in range(7)])
-    made = fitted(counts, source="sample", top_k=4, requests=64, positions=128, seed=3, transition_counts=table)
+LAYERS = (3, 4, 5)
+
+
+def test_fitted_has_the_loads_and_transitions_of_its_counts(sample: trace.RoutingTrace) -> None:
+    """Layers 3 to 5 of the sample: the recall that the pair counts carry comes back, not only the load."""
+    counts = statistics.load_counts(sample)[list(LAYERS)]
+    table = np.stack([statistics.transitions(sample.ids[:, n], sample.ids[:, n + 1], 64) for n in LAYERS[:-1]])
+    size = {"source": "sample", "top_k": 4, "requests": 32, "positions": 128, "seed": 3}
+    made = fitted(counts, **size, transition_counts=table)
     assert made.provenance == "fitted(sample)"
     drawn = statistics.load_counts(made)
     assert statistics.load_correlation(drawn, counts).min() > 0.99
-    assert np.allclose(statistics.max_over_mean(drawn), statistics.max_over_mean(counts), rtol=0.06)
-    redrawn = np.stack([statistics.transitions(made.ids[:, n], made.ids[:, n + 1], 64) for n in range(7)])
-    assert statistics.load_correlation(redrawn.reshape(7, -1), table.reshape(7, -1)).min() > 0.85
-    alone = fitted(counts, source="sample", top_k=4, requests=64, positions=128, seed=3)
+    assert np.allclose(statistics.max_over_mean(drawn), statistics.max_over_mean(counts), rtol=0.08)
+    redrawn = np.stack([statistics.transitions(made.ids[:, n], made.ids[:, n + 1], 64) for n in range(2)])
+    assert statistics.load_correlation(redrawn.reshape(2, -1), table.reshape(2, -1)).min() > 0.95
+    recorded = [statistics.transition_recall(sample, n).conditional for n in LAYERS[:-1]]
+    again = [statistics.transition_recall(made, n).conditional for n in range(2)]
+    # layer 3 is drawn by load alone, so what its experts have in common is missing from the step to layer 4
+    assert again[0] > recorded[0] - 0.12
+    assert again[1] > recorded[1] - 0.05
+    alone = fitted(counts, **size)
     lone = statistics.transition_recall(alone, 0)
-    assert abs(lone.conditional - lone.popularity) < 0.02
-    assert statistics.transition_recall(made, 0).conditional > lone.conditional + 0.015
+    assert abs(lone.conditional - lone.popularity) < 0.03
+    assert again[0] > lone.conditional + 0.05
+
+
+def test_fitted_to_slot_by_slot_counts() -> None:
+    """Slot n of a layer always follows slot n of the one before: what was counted comes back."""
+    generator = np.random.default_rng(5)
+    first = generator.permuted(np.tile(np.arange(8), (4000, 1)), axis=1)[:, :2]
+    second = (first + 3) % 8
+    counts = np.stack([np.bincount(layer.reshape(-1), minlength=8) for layer in (first, second)])
+    table = np.zeros((1, 8, 8), np.int64)
+    np.add.at(table[0], (first, second), 1)
+    made = fitted(counts, source="x", top_k=2, requests=8, positions=64, seed=1, transition_counts=table)
+    assert np.array_equal(made.ids[:, 1], (made.ids[:, 0] + 3) % 8)
+
+
+def test_transitions_that_do_not_add_up() -> None:
+    counts = np.full((2, 4), 10)
+    with pytest.raises(TraceError, match="into layer 1: 16 transitions, load 40"):
+        fitted(
+            counts, source="x", top_k=2, requests=1, positions=4, seed=1, transition_counts=np.ones((1, 4, 4), np.int64)
+        )
 
 
 @pytest.mark.parametrize(
