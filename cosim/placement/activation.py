@@ -43,14 +43,14 @@ class Activation:
         """Share of tokens whose group is kept."""
         return float(self.group.sum())
 
-    def covering(self, coverage: float) -> Activation:
-        """Only the most frequent groups, as few as cover at least this share of the tokens.
+    def covering(self, coverage: float, *, fewest: int = 1) -> Activation:
+        """Only the most frequent groups, as few as cover at least this share of the tokens and are ``fewest``.
 
         Raises ConfigErrors for a share outside (0, 1].
         """
         if not 0 < coverage <= 1:
             raise ConfigErrors.single("a share of tokens above 0 and up to 1", f"{coverage:g}", path="coverage")
-        count = int(np.searchsorted(np.cumsum(self.group), coverage * (1 - 1e-12))) + 1
+        count = max(fewest, int(np.searchsorted(np.cumsum(self.group), coverage * (1 - 1e-12))) + 1)
         return Activation(self.tokens, self.expert, self.groups[:count], self.group[:count])
 
 
