@@ -19,6 +19,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "networks": (".yaml",),
     "memory": (".yaml",),
     "claims": (".yaml",),
+    "placements": (".json",),
     "traces": (".npz", ".parquet", ".csv", ".jsonl", ".json"),
 }
 

@@ -67,7 +67,7 @@ class NodeCosts:
         holders = hosted.sum(axis=1)
         work = max(float(found.expert.sum()) / hosted.shape[1], float((found.expert / holders).max()))
         tokens = node_tokens(hosted, found.groups, found.group)
-        return self.compute_s * work + self.passes * self.gamma * float(tokens.max()) * self.traffic_s
+        return float(self.compute_s * work + self.passes * self.gamma * tokens.max() * self.traffic_s)
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class NodeBalanceReport:
     def __str__(self) -> str:
         stopped = f", {self.undecided} of them stopped at the node limit" if self.undecided else ""
         return (
-            f"{self.programs} programs of up to {self.variables} variables ({self.integers} integer), {self.rows} rows, "
+            f"{self.programs} programs, up to {self.variables} variables ({self.integers} integer), {self.rows} rows, "
             f"at most {self.experts_per_node} experts a node, {self.groups} groups covering {self.coverage:.1%}; "
             f"{self.nodes} nodes, gap {self.gap:.2%}{stopped}; {self.objective_s * 1e6:.3f} us by {self.found_by}"
         )
@@ -173,8 +173,8 @@ def node_balance(
     if best is None:
         raise ConfigErrors.single(
             "shares within the memory-capacity constraint and smallest_share",
-            f"none: {costs.capacity_bytes} B per node and layer, {costs.weight_bytes} B an expert, {smallest_share:g} of "
-            "one at least",
+            f"none: {costs.capacity_bytes} B per node and layer, {costs.weight_bytes} B an expert, "
+            f"at least {smallest_share:g} of one",
             path="node balance",
         )
     report = NodeBalanceReport(
@@ -194,9 +194,7 @@ def node_balance(
     return NodeBalance(best[2], report)
 
 
-def _check(
-    found: Activation, nodes: int, costs: NodeCosts, smallest_share: float, node_limit: int, gap: float
-) -> None:
+def _check(found: Activation, nodes: int, costs: NodeCosts, smallest_share: float, node_limit: int, gap: float) -> None:
     errors = []
 
     def problem(path: str, expected: str, got: str) -> None:
@@ -221,9 +219,7 @@ def _check(
         raise ConfigErrors(errors)
 
 
-def _best_shares(
-    hosted: BoolArray, found: Activation, costs: NodeCosts, smallest_share: float
-) -> FloatArray | None:
+def _best_shares(hosted: BoolArray, found: Activation, costs: NodeCosts, smallest_share: float) -> FloatArray | None:
     """Shares that minimise Eq. 1 for given holders; none where the capacity or the smallest share forbids any."""
     from scipy.optimize import linprog  # type: ignore[import-untyped]
     from scipy.sparse import coo_array  # type: ignore[import-untyped]
@@ -265,9 +261,7 @@ def _best_shares(
 _ROUNDS = 200
 
 
-def _improved(
-    hosted: BoolArray, found: Activation, costs: NodeCosts, smallest_share: float
-) -> FloatArray | None:
+def _improved(hosted: BoolArray, found: Activation, costs: NodeCosts, smallest_share: float) -> FloatArray | None:
     """Holders improved by single moves until none helps: the busiest node by compute gives an expert a further holder
     elsewhere, the busiest node by traffic gives one up."""
     shares = _best_shares(hosted, found, costs, smallest_share)

@@ -1,7 +1,7 @@
-"""The program of Node Balance over kinds of nodes: nodes that hold the same experts are one integer, not many columns.
+"""The program of Node Balance over kinds of nodes: nodes that hold the same experts are one integer.
 
-Logical nodes are alike before they are mapped, so a placement is a number of nodes n_S for every set S of experts that a
-node may hold and the share w[S, i] of expert i that the nodes of kind S serve together. For a bound tau on a node's
+Logical nodes are alike before they are mapped, so a placement is a number of nodes n_S for every set S of experts that
+a node may hold and the share w[S, i] of expert i that the nodes of kind S serve together. For a bound tau on a node's
 tokens (Eq. 2) and a bound T on its work (Eq. 1) the program is linear:
 
     sum_S n_S = nodes                      sum_S w[S, i] = 1
@@ -17,8 +17,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import combinations
 from math import comb
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from cosim.analytic.hda_moe_equations import node_tokens
 from cosim.placement.activation import Activation
@@ -120,7 +122,7 @@ class _Search:
         self,
         found: Activation,
         nodes: int,
-        kinds: list[np.ndarray[tuple[int, ...], np.dtype[np.int64]]],
+        kinds: list[npt.NDArray[np.int64]],
         capacity_experts: float | None,
         smallest_share: float,
         node_limit: int,
@@ -130,7 +132,7 @@ class _Search:
         self.variables = self.integers = self.rows = self.programs = self.explored = self.undecided = 0
 
     def minimum(
-        self, allowed: np.ndarray[tuple[int, ...], np.dtype[np.int64]], low: float, high: float, gap: float
+        self, allowed: npt.NDArray[np.int64], low: float, high: float, gap: float
     ) -> tuple[float, FloatArray] | None:
         """The least work T between ``low`` and ``high`` with its shares; none where even ``high`` is too little."""
         shares = self._feasible(allowed, high)
@@ -146,7 +148,7 @@ class _Search:
                 shares, high = tried, min(middle, float((self._found.expert @ tried).max()))
         return high, shares
 
-    def _feasible(self, allowed: np.ndarray[tuple[int, ...], np.dtype[np.int64]], work: float) -> FloatArray | None:
+    def _feasible(self, allowed: npt.NDArray[np.int64], work: float) -> FloatArray | None:
         from scipy.optimize import Bounds, LinearConstraint, milp  # type: ignore[import-untyped]
         from scipy.sparse import coo_array  # type: ignore[import-untyped]
 
@@ -159,10 +161,19 @@ class _Search:
         expert = np.concatenate(kinds)
         part = count + np.arange(len(expert))
         experts = self._found.experts
-        row, column, value, low, high = [], [], [], [], []
+        row: list[npt.NDArray[Any]] = []
+        column: list[npt.NDArray[Any]] = []
+        value: list[npt.NDArray[Any]] = []
+        low: list[float] = []
+        high: list[float] = []
 
         def add(
-            rows: FloatArray, columns: FloatArray, values: FloatArray, below: float, above: float, number: int
+            rows: npt.NDArray[Any],
+            columns: npt.NDArray[Any],
+            values: npt.NDArray[Any],
+            below: float,
+            above: float,
+            number: int,
         ) -> None:
             row.append(rows + len(low))
             column.append(columns)

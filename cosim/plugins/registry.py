@@ -44,6 +44,9 @@ _OWN: Mapping[str, Mapping[str, str]] = {
         "static": "cosim.policy.static:Static",
         "hot_replication": "cosim.policy.hot_replication:HotReplication",
         "popularity_prefetch": "cosim.policy.popularity_prefetch:PopularityPrefetch",
+        "tensor_parallel": "cosim.policy.hybrid_parallel:TensorParallel",
+        "expert_parallel": "cosim.policy.hybrid_parallel:ExpertParallel",
+        "placed": "cosim.policy.hybrid_parallel:Placed",
     },
     "trace_adapters": {
         "gptoss_json": "cosim_adapters.gptoss:ADAPTER",

@@ -13,7 +13,7 @@ from cosim.policy.base import (
     RoutedEvent,
     WindowState,
 )
-from cosim.policy.directory import DIRECTORY, HOST, NEAR_MEMORY, Directory, PlacedReplica, Placement
+from cosim.policy.directory import DIRECTORY, HOST, NEAR_MEMORY, Directory, ExpertPart, PlacedReplica, Placement
 from cosim.policy.registry import make_policy, policy_names
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "NEAR_MEMORY",
     "ActionKind",
     "Directory",
+    "ExpertPart",
     "Outcome",
     "PlacedReplica",
     "Placement",

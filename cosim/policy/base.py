@@ -173,6 +173,8 @@ class Policy:
     """Of one expert; more are refused."""
     replica_budget: float = 1.0
     """Bytes of all replicas over those of one copy of every expert; more are refused."""
+    partial_sum_bytes: int = 4
+    """Of one element of the partial sums that the parts of a split expert return; whole experts return activations."""
 
     class Params(Spec):
         """The policy's parameters: a strict schema, unknown names are errors. Subclasses add fields."""

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from cosim.config.errors import ConfigError, ConfigErrors, did_you_mean, one_of
 from cosim.policy.base import Policy
 from cosim.policy.hot_replication import HotReplication
+from cosim.policy.hybrid_parallel import ExpertParallel, Placed, TensorParallel
 from cosim.policy.popularity_prefetch import PopularityPrefetch
 from cosim.policy.static import Static
 
@@ -20,7 +21,10 @@ __all__ = ["GROUP", "SHIPPED", "make_policy", "policy_names"]
 
 GROUP = "cosim.policies"
 
-SHIPPED: dict[str, type[Policy]] = {policy.name: policy for policy in (Static, HotReplication, PopularityPrefetch)}
+SHIPPED: dict[str, type[Policy]] = {
+    policy.name: policy
+    for policy in (Static, HotReplication, PopularityPrefetch, TensorParallel, ExpertParallel, Placed)
+}
 
 
 def policy_names() -> list[str]:

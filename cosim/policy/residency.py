@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from cosim.config.errors import ConfigError, ConfigErrors
 from cosim.policy.base import ActionKind, Outcome, ResidencyAction
-from cosim.policy.directory import DIRECTORY, HOST, Directory, PlacedReplica, Placement
+from cosim.policy.directory import DIRECTORY, HOST, Directory, ExpertPart, PlacedReplica, Placement
 from cosim.policy.placement import memory_tier, nearest_memory
 from cosim.system.routes import Routes
 
@@ -104,6 +104,7 @@ class Residency:
         max_replicas: int,
         budget_bytes: int,
         shared_bytes: int = 0,
+        burst_bytes: int = 1,
     ) -> None:
         """Places the first replicas.
 
@@ -113,13 +114,17 @@ class Residency:
             budget_bytes: of all routed replicas together.
             shared_bytes: of a layer's shared experts, which stand at every chiplet under the number behind the last
                 routed expert; 0: there are none.
+            burst_bytes: parts of a split expert occupy whole bursts.
 
         Raises:
-            ConfigErrors: an expert without a replica, a replica where there is no such endpoint, tier or room.
+            ConfigErrors: an expert without a replica, a replica where there is no such endpoint, tier or room, parts
+                that do not add up to their expert.
         """
         self._system = system
         self._computes = {endpoint.index for endpoint in system.compute_endpoints}
         self._expert_bytes = expert_bytes
+        self._neurons = model.moe_intermediate
+        self._burst = burst_bytes
         self._max_replicas = max_replicas
         self._budget_bytes = budget_bytes
         self._tiers = {tier.name: position for position, tier in enumerate(system.tiers)}
@@ -180,14 +185,22 @@ class Residency:
         for replica in placement.replicas:
             if replica.layer not in wanted:
                 continue
-            problem = self._placement_problem(replica, model)
+            whole = ExpertPart(replica.chiplet, replica.memory, replica.tier, self._neurons)
+            parts = replica.parts or (whole,)
+            problem = self._placement_problem(replica, parts, model)
             if problem:
                 errors.append(_finding(f"replica of expert {replica.expert} in layer {replica.layer}", *problem))
                 continue
-            key = (self._tiers[replica.tier], replica.memory)
-            address = self._allocators[key].take(self._expert_bytes)
-            if address is None:
-                overflow[key] = overflow.get(key, 0) + 1
+            regions: list[tuple[int, int]] = []
+            for part in parts:
+                key = (self._tiers[part.tier], part.memory)
+                size = self._part_bytes(part.neurons)
+                address = self._allocators[key].take(size)
+                if address is None:
+                    overflow[key] = overflow.get(key, 0) + size
+                else:
+                    regions.append((address, size))
+            if len(regions) < len(parts):
                 continue
             chiplets = seen.setdefault((replica.layer, replica.expert), [])
             if replica.chiplet in chiplets:
@@ -200,17 +213,22 @@ class Residency:
                 )
                 continue
             chiplets.append(replica.chiplet)
-            identity = self._add(replica.layer, replica.expert, replica.chiplet, replica.memory, key[0], address)
-            if len(chiplets) == 1:
-                self._homes.add(identity)
-        for (tier, endpoint), count in sorted(overflow.items()):
+            first = self._next
+            for part, (address, size) in zip(parts, regions, strict=True):
+                tier = self._tiers[part.tier]
+                identity = self._add(replica.layer, replica.expert, part.chiplet, part.memory, tier, address)
+                row = self._rows[identity]
+                row["bytes"], row["neurons"], row["part_of"] = size, part.neurons, first
+                if len(chiplets) == 1:
+                    self._homes.add(identity)
+        for (tier, endpoint), size in sorted(overflow.items()):
             allocator = self._allocators[tier, endpoint]
-            needed = allocator.used_bytes + count * self._expert_bytes
+            needed = allocator.used_bytes + size
             errors.append(
                 _finding(
                     f"tier {self._system.tiers[tier].name} at endpoint {endpoint}",
                     f"experts that fit its {allocator.capacity_bytes} B",
-                    f"{needed} B: {count} experts of {self._expert_bytes} B too many",
+                    f"{needed} B: {size} B too many, with experts of {self._expert_bytes} B",
                 )
             )
         if not overflow:
@@ -224,15 +242,35 @@ class Residency:
         if errors:
             raise ConfigErrors(errors)
 
-    def _placement_problem(self, replica: PlacedReplica, model: ModelSpec) -> tuple[str, str] | None:
+    def _part_bytes(self, neurons: int) -> int:
+        """Weights of a slice of the hidden layer, in whole bursts."""
+        if neurons == self._neurons:
+            return self._expert_bytes
+        return -(-self._expert_bytes * neurons // (self._neurons * self._burst)) * self._burst
+
+    def _placement_problem(
+        self, replica: PlacedReplica, parts: Sequence[ExpertPart], model: ModelSpec
+    ) -> tuple[str, str] | None:
         if not 0 <= replica.expert < model.experts:
             return f"an expert below {model.experts}", f"expert {replica.expert}"
-        if replica.chiplet not in self._computes:
-            return "an endpoint that computes", f"endpoint {replica.chiplet}"
-        if replica.tier not in self._tiers:
-            return f"a tier of the system ({', '.join(self._tiers)})", repr(replica.tier)
-        if (self._tiers[replica.tier], replica.memory) not in self._allocators:
-            return f"an endpoint that carries the tier {replica.tier}", f"endpoint {replica.memory}"
+        for part in parts:
+            if part.chiplet not in self._computes:
+                return "an endpoint that computes", f"endpoint {part.chiplet}"
+            if part.tier not in self._tiers:
+                return f"a tier of the system ({', '.join(self._tiers)})", repr(part.tier)
+            if (self._tiers[part.tier], part.memory) not in self._allocators:
+                return f"an endpoint that carries the tier {part.tier}", f"endpoint {part.memory}"
+            if part.neurons < 1:
+                return "parts of at least one neuron", f"{part.neurons} at endpoint {part.chiplet}"
+        if parts[0].chiplet != replica.chiplet:
+            return f"its first part at endpoint {replica.chiplet}", f"endpoint {parts[0].chiplet}"
+        held = sum(part.neurons for part in parts)
+        if held != self._neurons:
+            return f"parts of {self._neurons} neurons together", f"{held}"
+        places = [part.chiplet for part in parts]
+        if len(set(places)) < len(places):
+            twice = next(place for place in places if places.count(place) > 1)
+            return "its parts at different endpoints", f"two at endpoint {twice}"
         return None
 
     def _add(self, layer: int, expert: int, chiplet: int, memory: int, tier: int, address: int) -> int:
@@ -248,6 +286,8 @@ class Residency:
             ("memory", memory),
             ("address", address),
             ("bytes", self._expert_bytes),
+            ("part_of", identity),
+            ("neurons", self._neurons),
             ("executes_at", HOST),
         ):
             row[name] = value
@@ -281,7 +321,8 @@ class Residency:
     def replica_factor(self) -> float:
         """Published replicas of routed experts over routed experts."""
         routed = [row for identity, row in self._rows.items() if identity not in self._shared]
-        return len(routed) / len({(int(row["layer"]), int(row["expert"])) for row in routed})
+        whole = sum(int(row["neurons"]) for row in routed) / self._neurons
+        return whole / len({(int(row["layer"]), int(row["expert"])) for row in routed})
 
     def tier_used(self, endpoints: int) -> npt.NDArray[np.float64]:
         """Share of its capacity in use, per endpoint, of its fullest tier; 0 where there is none."""
@@ -374,6 +415,8 @@ class Residency:
 
     def _promote(self, action: ResidencyAction) -> CopyOrder | str:
         published = [row for row in self._rows.values() if _same_expert(row, action)]
+        if any(int(row["neurons"]) < self._neurons for row in published):
+            return f"expert {action.expert} of layer {action.layer} is split, there is no whole replica to copy"
         coming = [order for order in self._pending.values() if _same_wish(order.action, action)]
         if not published:
             return f"expert {action.expert} of layer {action.layer} has no replica to copy"
@@ -385,7 +428,9 @@ class Residency:
             return f"endpoint {action.chiplet} has a replica of it already"
         if len(published) + len(coming) >= self._max_replicas:
             return f"it has {len(published) + len(coming)} replicas, of at most {self._max_replicas}"
-        held = (len(self._rows) - len(self._shared) + len(self._pending) + len(self._draining)) * self._expert_bytes
+        held = sum(int(row["bytes"]) for identity, row in self._rows.items() if identity not in self._shared)
+        held += sum(int(row["bytes"]) for row in self._draining.values())
+        held += sum(order.bytes for order in self._pending.values())
         if held + self._expert_bytes > self._budget_bytes:
             return f"{held + self._expert_bytes} B of replicas exceed the budget of {self._budget_bytes} B"
         tier = self._tiers.get(action.tier)
@@ -438,6 +483,8 @@ class Residency:
             ("memory", order.to_memory),
             ("address", order.to_address),
             ("bytes", order.bytes),
+            ("part_of", replica),
+            ("neurons", self._neurons),
             ("executes_at", HOST),
         ):
             row[name] = value

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["load_state", "record_from_json", "record_to_json", "save_state"]
 
-_SCHEMA = 1
+_SCHEMA = 2
 
 
 def save_state(loop: RunLoop) -> bytes:
@@ -73,6 +73,7 @@ def save_state(loop: RunLoop) -> bytes:
         "draining": draining,
         "groups": _joined([r.groups for r in results], GROUPS),
         "replicas": _joined([r.replicas for r in results], DIRECTORY),
+        "first_tokens": _joined([r.first_tokens for r in results], np.dtype(np.int64)),
         "fetch_bytes": _joined([r.fetch_bytes for r in results], np.dtype(np.int64)),
         "resident_fraction": _joined([r.resident_fraction for r in results], np.dtype(np.float64)),
     }
@@ -121,6 +122,7 @@ def load_state(loop: RunLoop, data: bytes) -> None:
             LayerResult(
                 groups=arrays["groups"][part],
                 replicas=arrays["replicas"][part],
+                first_tokens=arrays["first_tokens"][part],
                 stages={stage: arrays[f"stage_{stage}"][part] for stage in (*STAGES, "end")},
                 fetch_bytes=arrays["fetch_bytes"][part],
                 resident_fraction=arrays["resident_fraction"][part],

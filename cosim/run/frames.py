@@ -47,8 +47,11 @@ def layer_rows(results: Sequence[LayerResult]) -> pd.DataFrame:
     return frame
 
 
-def group_rows(results: Sequence[LayerResult], seed: int) -> pd.DataFrame:
-    """One row per token group: what was decided, what it had to fetch, and its own stage times."""
+def group_rows(results: Sequence[LayerResult], seed: int, neurons: int) -> pd.DataFrame:
+    """One row per token group, or part of one: what was decided, what it had to fetch, and its own stage times.
+
+    ``neurons`` is the width of a whole expert's hidden layer, by which ``share`` is counted.
+    """
     parts = []
     for result in results:
         groups, replicas = result.groups, result.replicas
@@ -65,6 +68,8 @@ def group_rows(results: Sequence[LayerResult], seed: int) -> pd.DataFrame:
                 "replica": replicas["replica"].astype(np.int64),
                 "chiplet": replicas["chiplet"].astype(np.int64),
                 "memory_node": replicas["memory"].astype(np.int64),
+                "share": replicas["neurons"] / neurons,
+                "first_tokens": result.first_tokens,
                 "fetch_bytes": result.fetch_bytes.astype(np.int64),
                 "resident_fraction": result.resident_fraction,
             }
@@ -86,7 +91,11 @@ def chiplet_rows(machine: Machine, results: Sequence[LayerResult], model: ModelS
     for result in results:
         count = result.groups["tokens"].astype(np.int64)
         shared = result.groups["expert"] == model.experts
-        work = count * np.where(shared, model.shared_macs_per_token, model.expert_macs_per_token)
+        work = count * np.where(
+            shared,
+            model.shared_macs_per_token,
+            model.expert_macs_per_token * result.replicas["neurons"].astype(np.int64) // model.moe_intermediate,
+        )
         np.add.at(tokens, result.replicas["chiplet"], count)
         np.add.at(macs, result.replicas["chiplet"], work)
     rows = []

@@ -26,7 +26,8 @@ from cosim.policy.residency import Residency
 from cosim.run.energy import energy_joules
 from cosim.run.machine import COMPUTE, DECISION, FETCH, REVOKE, Machine, single_task
 from cosim.run.recording import DecisionRecord, LayerDecision
-from cosim.workload.groups import shared_groups, token_groups, token_homes
+from cosim.workload.groups import first_tokens, shared_groups, token_groups, token_homes
+from cosim.workload.legs import legs_of, returned_bytes
 from cosim.workload.lowering import LayerTasks, WorkRates, lower_layer
 from cosim.workload.stages import STAGES, group_stages
 
@@ -69,7 +70,11 @@ class LoopInputs:
 
 @dataclass(frozen=True)
 class LayerResult:
-    """One (batch, layer) unit: its groups with their replicas and stage times, and the bytes that moved meanwhile."""
+    """One (batch, layer) unit: its groups with their replicas and stage times, and the bytes that moved meanwhile.
+
+    A group whose replica is split has an entry per part in every array; ``first_tokens`` counts each token once per
+    chiplet (see cosim.workload.groups), 0 for shared experts.
+    """
 
     batch: int
     layer: int
@@ -77,6 +82,7 @@ class LayerResult:
     end_fs: int
     groups: npt.NDArray[np.void]
     replicas: npt.NDArray[np.void]
+    first_tokens: npt.NDArray[np.int64]
     stages: Mapping[str, npt.NDArray[np.int64]]
     fetch_bytes: npt.NDArray[np.int64]
     resident_fraction: npt.NDArray[np.float64]
@@ -146,7 +152,8 @@ class RunLoop:
             following = units[self.position + 1] if self.position + 1 < len(units) else (-1, -1)
             if self._runs((batch, layer), following):
                 result = self._layer(batch, layer, following)
-                routed = result.groups[result.groups["expert"] < self.inputs.rates.experts]
+                once = result.replicas["part_of"] == result.replicas["replica"]
+                routed = result.groups[once & (result.groups["expert"] < self.inputs.rates.experts)]
                 np.add.at(self.demand, (routed["layer"], routed["expert"]), routed["tokens"])
                 if self._measured((batch, layer)):
                     self.results.append(result)
@@ -214,10 +221,15 @@ class RunLoop:
         self._check_assignment(groups, assigned, directory)
         effective = routed_fs + cost
         self.record.add(batch, layer, LayerDecision(actions, directory.rows["replica"][assigned], cost))
+        legs, rows_of_legs = legs_of(assigned, directory)
+        chiplets = directory.rows["chiplet"][rows_of_legs]
+        firsts = first_tokens(self.inputs.ids[rows, layer], homes, groups, legs, chiplets)
+        groups, assigned = groups[legs], rows_of_legs
         if self.inputs.rates.shared_bytes:
             shared = shared_groups(homes, layer, model.experts, model.activation_bytes)
             groups = np.concatenate([groups, shared])
             assigned = np.concatenate([assigned, self._shared_rows(shared, directory)])
+            firsts = np.concatenate([firsts, np.zeros(len(shared), dtype=np.int64)])
         replicas = directory.rows[assigned].copy()
 
         waits = {replica: task for task, replica in self.copies.items()} if self.replay is not None else None
@@ -230,6 +242,7 @@ class RunLoop:
             machine.classes,
             decision_key=LAYER_DONE,
             combine=self.inputs.scope == "moe",
+            gather_bytes=returned_bytes(groups, replicas, model, self.policy.partial_sum_bytes),
             waits=waits,
         )
         base = machine.engine.submit(tasks.columns, tasks.before, tasks.after, effective)
@@ -251,19 +264,21 @@ class RunLoop:
             int(stages["end"].max(initial=effective)),
             groups,
             replicas,
+            firsts,
             stages,
             (weights - used)[tasks.replica_of_group],
             (used / weights)[tasks.replica_of_group],
             moved,
             self.residency.replica_factor(),
-            self._energy(groups),
+            self._energy(groups, replicas),
         )
 
-    def _energy(self, groups: npt.NDArray[np.void]) -> float | None:
+    def _energy(self, groups: npt.NDArray[np.void], replicas: npt.NDArray[np.void]) -> float | None:
         """Joules since the end of the layer before."""
         rates = self.inputs.rates
         shared = groups["expert"] == rates.experts
-        self.macs += int(groups["tokens"][~shared].sum()) * rates.expert_macs
+        slices = groups["tokens"][~shared].astype(np.int64) * replicas["neurons"][~shared]
+        self.macs += int(slices.sum()) * rates.expert_macs // rates.neurons
         self.macs += int(groups["tokens"][shared].sum()) * rates.shared_macs
         total = energy_joules(self.machine, self.macs)
         if total is None:
@@ -356,9 +371,8 @@ class RunLoop:
 
     def _prefetch(self, action: Prefetch, batch: int, effective: int) -> None:
         directory = self.residency.directory()
-        rows = [
-            row for row in directory.of(action.layer, action.expert) if directory.rows["chiplet"][row] == action.chiplet
-        ]
+        held = [part for row in directory.of(action.layer, action.expert) for part in directory.parts(int(row))]
+        rows = [row for row in held if directory.rows["chiplet"][row] == action.chiplet]
         if not rows:
             reason = f"endpoint {action.chiplet} has no replica of expert {action.expert} in layer {action.layer}"
             self.outcomes.append(Outcome(action, "refused", reason))
@@ -374,7 +388,7 @@ class RunLoop:
                 message_class=self.machine.classes["prefetch"],
                 source=int(self.machine.nodes[replica["memory"]]),
                 destination=int(self.machine.nodes[action.chiplet]),
-                bytes=self.inputs.rates.expert_bytes,
+                bytes=int(replica["bytes"]),
                 address=int(replica["address"]),
                 key=int(replica["replica"]),
             ),

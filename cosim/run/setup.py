@@ -162,6 +162,7 @@ class Setup:
         return WorkRates(
             cycles_per_mac=cycles,
             experts=model.experts,
+            neurons=model.moe_intermediate,
             expert_bytes=-(-model.expert_bytes // burst) * burst,
             shared_bytes=-(-model.shared_bytes // burst) * burst if self.spec.workload.scope == "moe" else 0,
             expert_macs=model.expert_macs_per_token,

@@ -66,6 +66,7 @@ def run_unit(
         policy.place(setup.system, setup.model, setup.profile),
         expert_bytes=rates.expert_bytes,
         alignment_bytes=setup.region_alignment_bytes,
+        burst_bytes=setup.burst_bytes,
         layers=layers,
         max_replicas=policy.max_replicas,
         shared_bytes=rates.shared_bytes,
@@ -85,7 +86,7 @@ def run_unit(
     if prepare is not None:
         prepare(loop)
     results = loop.run()
-    groups = group_rows(results, key.seed)
+    groups = group_rows(results, key.seed, setup.model.moe_intermediate)
     frames = {
         "layers": layer_rows(results),
         "groups": groups,

@@ -100,7 +100,8 @@ def layer_balance(decisions: pd.DataFrame, chiplets: Sequence[int], macs_per_tok
         if name in decisions.columns and len(found := np.unique(decisions[name].to_numpy().astype(str))) > 1:
             raise ValueError(f"decisions: expected one {name}, got {', '.join(found)}")
     key = ["seed", "batch", "layer"]
-    work = decisions.groupby([*key, "chiplet"], sort=True)["tokens"].sum() * macs_per_token
+    tokens = decisions["tokens"] * decisions["share"] if "share" in decisions.columns else decisions["tokens"]
+    work = decisions.assign(tokens=tokens).groupby([*key, "chiplet"], sort=True)["tokens"].sum() * macs_per_token
     per_layer = work.groupby(level=key, sort=True)
     balance = per_layer.sum() / len(chiplets) / per_layer.max()
     frame: pd.DataFrame = balance.rename("balance").reset_index()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["GROUPS", "shared_groups", "token_groups", "token_homes"]
+__all__ = ["GROUPS", "first_tokens", "shared_groups", "token_groups", "token_homes"]
 
 GROUPS = np.dtype(
     [
@@ -81,3 +81,38 @@ def shared_groups(
     groups["tokens"] = counts
     groups["bytes"] = counts * activation_bytes
     return groups
+
+
+def first_tokens(
+    ids: npt.NDArray[np.integer],
+    homes: npt.NDArray[np.int32],
+    groups: npt.NDArray[np.void],
+    leg_group: npt.NDArray[np.int64],
+    leg_chiplet: npt.NDArray[np.int32],
+) -> npt.NDArray[np.int64]:
+    """How many tokens of each leg no earlier leg brings to the same chiplet: their sum counts every token there once.
+
+    Args:
+        ids, homes: as of :func:`token_groups`.
+        groups: what it returned for them.
+        leg_group: group of each leg; a group has one leg, or one per part of its replica, int64, shape (legs,).
+        leg_chiplet: where the leg's tokens go.
+
+    Returns:
+        int64, shape (legs,).
+    """
+    experts = ids.reshape(-1).astype(np.int64)
+    token = np.repeat(np.arange(len(ids), dtype=np.int64), ids.shape[1])[experts >= 0]
+    experts = experts[experts >= 0]
+    stride = int(homes.max(initial=0)) + 1
+    of_group = groups["expert"].astype(np.int64) * stride + groups["source"]
+    group = np.searchsorted(of_group, experts * stride + homes[token])
+    order = np.argsort(leg_group, kind="stable")
+    starts = np.searchsorted(leg_group[order], np.arange(len(groups) + 1))
+    counts = np.diff(starts)[group]
+    within = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+    leg = order[np.repeat(starts[group], counts) + within]
+    place = np.repeat(token, counts) * (int(leg_chiplet.max(initial=0)) + 1) + leg_chiplet[leg]
+    by_place = np.lexsort((leg, place))
+    first = by_place[np.flatnonzero(np.diff(place[by_place], prepend=-1))]
+    return np.bincount(leg[first], minlength=len(leg_group)).astype(np.int64)

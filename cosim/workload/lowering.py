@@ -37,11 +37,13 @@ class WorkRates:
     cycles_per_mac: cycles of the endpoint's clock per multiply-accumulate (two operations), exact, per endpoint.
     expert_bytes, shared_bytes: weights of one routed expert, and of a layer's shared experts, in whole bursts.
     experts: routed experts of a layer; the shared experts stand under this number.
+    neurons: of a routed expert's hidden layer.
     expert_macs, shared_macs, gate_macs, combine_macs: multiply-accumulates of one token.
     """
 
     cycles_per_mac: Mapping[int, Fraction]
     experts: int
+    neurons: int
     expert_bytes: int
     shared_bytes: int
     expert_macs: int
@@ -57,6 +59,10 @@ class WorkRates:
     def macs_of(self, expert: int) -> int:
         """Multiply-accumulates of one token in an expert, shared ones included."""
         return self.shared_macs if expert == self.experts else self.expert_macs
+
+    def macs(self, expert: int, tokens: int, neurons: int) -> int:
+        """Multiply-accumulates of tokens in a part of an expert's hidden layer, rounded up."""
+        return -(-self.macs_of(expert) * tokens * neurons // self.neurons)
 
 
 @dataclass(frozen=True)
@@ -99,19 +105,22 @@ def lower_layer(
     decision_key: int,
     *,
     combine: bool = False,
+    gather_bytes: npt.NDArray[np.int64] | None = None,
     waits: Mapping[int, int] | None = None,
 ) -> LayerTasks:
     """Tasks of one layer.
 
     Args:
-        groups: rows of :data:`cosim.workload.groups.GROUPS`; each token of an aggregator is in one group per expert.
-        assigned: directory row per group.
+        groups: rows of :data:`cosim.workload.groups.GROUPS`; each token of an aggregator is in one group per expert, or
+            in one per part of an expert that is split.
+        assigned: directory row per group, of a whole replica or of a part.
         directory: published replicas.
         rates: compute time and weight sizes.
         nodes: engine node of each endpoint.
         classes: message class name → number; ``token`` and ``weight`` are used.
         decision_key: handed back when the layer is done.
         combine: whether aggregators sum up what their tokens' experts return (scope ``moe``).
+        gather_bytes: what comes back of each group; as much as was sent if not given.
         waits: replica identity → task of an earlier submission that its fetch and its groups' dispatches wait for.
     """
     rows = directory.rows
@@ -158,9 +167,12 @@ def lower_layer(
     destination[compute] = nodes[chiplets]
     stream[compute] = np.arange(replicas)
     experts = rows["expert"][replica_rows].tolist()
+    neurons = rows["neurons"][replica_rows].tolist()
     cycles[compute] = [
-        rates.cycles(chiplet, rates.macs_of(expert) * tokens)
-        for chiplet, expert, tokens in zip(chiplets.tolist(), experts, tokens_of_replica.tolist(), strict=True)
+        rates.cycles(chiplet, rates.macs(expert, tokens, part))
+        for chiplet, expert, tokens, part in zip(
+            chiplets.tolist(), experts, tokens_of_replica.tolist(), neurons, strict=True
+        )
     ]
 
     sent = slice(first_dispatch, first_gather)
@@ -173,7 +185,7 @@ def lower_layer(
     kind[back] = TRANSFER
     source[back] = nodes[target[gathered]]
     destination[back] = nodes[groups["aggregator"][gathered]]
-    size[back] = groups["bytes"][gathered]
+    size[back] = (groups["bytes"] if gather_bytes is None else gather_bytes)[gathered]
 
     if combine:
         summed = slice(first_combine, decision)

@@ -12,6 +12,7 @@ import pandas as pd
 
 from cosim.config.errors import ConfigErrors, did_you_mean, one_of
 from cosim.workload.groups import token_groups, token_homes
+from cosim.workload.legs import legs_of, returned_bytes
 
 if TYPE_CHECKING:
     from cosim.config.schema_model import ModelSpec
@@ -99,10 +100,15 @@ def packets(
     idle = Pressure(
         np.zeros(endpoints), np.zeros(len(built.links)), np.zeros(endpoints), residency.tier_used(endpoints), 0
     )
-    target = directory.rows["chiplet"][policy.assign(groups, directory, idle)]
+    legs, rows_of_legs = legs_of(policy.assign(groups, directory, idle), directory)
+    groups, replicas = groups[legs], directory.rows[rows_of_legs]
+    target = replicas["chiplet"]
+    sizes = groups["bytes"]
+    if phase == "gather":
+        sizes = returned_bytes(groups, replicas, dimensions, policy.partial_sum_bytes)
     routers = np.array([place.router for place in built.endpoints], dtype=np.int64)
     ends = (groups["source"], target) if phase == "dispatch" else (target, groups["aggregator"])
-    return _cut(routers[ends[0]], routers[ends[1]], groups["bytes"], built, create_cycle)
+    return _cut(routers[ends[0]], routers[ends[1]], sizes, built, create_cycle)
 
 
 def _cut(

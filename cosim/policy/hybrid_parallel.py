@@ -1,0 +1,95 @@
+"""Tensor, expert and hybrid parallelism: experts in shares over chiplets, from a rule or from a placement file."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+
+from cosim.placement.families import expert_parallel, tensor_parallel
+from cosim.placement.file import load_placement, whole_neurons
+from cosim.policy.assignment import homes
+from cosim.policy.base import Policy, Pressure, Profile
+from cosim.policy.directory import Directory, ExpertPart, PlacedReplica, Placement
+from cosim.policy.placement import memory_tier, nearest_memory
+from cosim.system.routes import Routes
+
+if TYPE_CHECKING:
+    from cosim.config.schema_model import ModelSpec
+    from cosim.system import System
+
+__all__ = ["ExpertParallel", "Placed", "TensorParallel"]
+
+IntArray = npt.NDArray[np.int64]
+
+
+class _Shares(Policy):
+    """One replica of every expert, split over the chiplets that a share names; tokens go to all of its parts."""
+
+    def _neurons(self, system: System, model: ModelSpec) -> IntArray:
+        """Neurons of every expert on every compute endpoint, shape (MoE layers, experts, compute endpoints)."""
+        raise NotImplementedError
+
+    def place(self, system: System, model: ModelSpec, profile: Profile) -> Placement:
+        neurons = self._neurons(system, model)
+        tier, routes = memory_tier(system), Routes.of(system)
+        chiplets = [endpoint.index for endpoint in system.compute_endpoints]
+        held: dict[int, int] = {}
+        memory = {}
+        for chiplet in chiplets:
+            memory[chiplet] = nearest_memory(system, routes, held, chiplet)
+            held[memory[chiplet]] = held.get(memory[chiplet], 0) + 1
+        replicas = []
+        for layer in range(model.moe_layers):
+            for expert in range(model.experts):
+                row = neurons[layer, expert]
+                parts = [
+                    ExpertPart(chiplets[c], memory[chiplets[c]], tier, int(row[c]))
+                    for c in np.flatnonzero(row).tolist()
+                ]
+                replicas.append(PlacedReplica.split(layer, expert, parts))
+        return Placement(replicas)
+
+    def assign(self, groups: npt.NDArray[np.void], directory: Directory, pressure: Pressure) -> npt.NDArray[np.int32]:
+        return homes(groups, directory)
+
+
+class TensorParallel(_Shares):
+    """Every expert in equal slices on every chiplet (TP of HDA-MoE, section II)."""
+
+    name = "tensor_parallel"
+
+    def _neurons(self, system: System, model: ModelSpec) -> IntArray:
+        shares = tensor_parallel(1, model.experts, len(system.compute_endpoints)).shares
+        return np.broadcast_to(whole_neurons(shares[0], model.moe_intermediate), (model.moe_layers, *shares.shape[1:]))
+
+
+class ExpertParallel(_Shares):
+    """Whole experts in blocks of chiplets; with more chiplets than experts each is sliced over its block (EP of
+    HDA-MoE, section II, as its published code lays it out)."""
+
+    name = "expert_parallel"
+
+    def _neurons(self, system: System, model: ModelSpec) -> IntArray:
+        shares = expert_parallel(1, model.experts, len(system.compute_endpoints)).shares
+        return np.broadcast_to(whole_neurons(shares[0], model.moe_intermediate), (model.moe_layers, *shares.shape[1:]))
+
+
+class Placed(_Shares):
+    """The placement of a file that ``cosim place`` wrote."""
+
+    name = "placed"
+
+    class Params(Policy.Params):
+        """``file``: a shipped placement by name, or a path."""
+
+        file: Annotated[str, Field(min_length=1)]
+
+    params: Params
+
+    def _neurons(self, system: System, model: ModelSpec) -> IntArray:
+        loaded = load_placement(self.params.file)
+        loaded.check(model, len(system.compute_endpoints))
+        return loaded.neurons
