@@ -106,7 +106,11 @@ def test_capacity_is_kept_and_costs() -> None:
 @pytest.mark.parametrize(
     ("changes", "capacity", "text"),
     [
-        ({}, 99, "memory-capacity constraint: expected room for the layer's 4 experts, 400 B, got 396 B on 4 nodes of 99"),
+        (
+            {},
+            99,
+            "memory-capacity constraint: expected room for the layer's 4 experts, 400 B, got 396 B on 4 nodes of 99",
+        ),
         ({"smallest_share": 0.0}, None, "smallest_share: expected a share above 0"),
         ({"node_limit": 0}, None, "node_limit: expected at least one node of branch and bound, got 0"),
         ({"gap": 1.0}, None, "gap: expected a relative gap"),
