@@ -142,10 +142,14 @@ def main() -> int:
         misses = table[table["missed"] != ""]
         if given.rows and len(misses):
             print(misses.to_string(index=False), end="\n\n")
+    if given.saturation:
+        every = pd.read_csv(ROWS)
+        for name in table["case"].unique():
+            case = every[(every["case"] == name) & (every["sim_type"] == "latency")]
+            print(f"{name:<40} rate of three times the zero-load latency: {100 * saturation_error(case):+.2f} %")
     failed = table[table["deviations"] > DEVIATIONS]
-    print(
-        f"{len(table)} rows in {time.monotonic() - start:.0f} s, {len(misses)} miss, {len(failed)} beyond {DEVIATIONS}"
-    )
+    seconds = time.monotonic() - start
+    print(f"{len(table)} rows in {seconds:.0f} s, {len(misses)} miss, {len(failed)} beyond {DEVIATIONS}")
     for text in refused:
         print(f"not run: {text}")
     return 1 if len(failed) or refused else 0

@@ -198,6 +198,7 @@ std::int32_t MinAdaptiveRouting::route(RouteRequest& request, const RouterView& 
     if (grid_.at(goal, each) == grid_.at(request.router, each)) continue;
     const std::uint32_t vcs = takers(request, view, towards(each), request.class_vcs & ~escape);
     if (vcs != 0) candidates[count++] = {vcs, as_u8(towards(each)), 0, 0};
+    if (compatible_) break;
   }
   return count;
 }

@@ -90,9 +90,10 @@ class WestFirstRouting final : public RoutingFunction {
 };
 
 // Minimal adaptive on a mesh. The first VC of a class is the escape: dimension order, and a packet on it stays on it;
-// every productive port may be taken on the others, which go first. As BookSim2's min_adapt in compatible mode. Else an
-// adaptive VC is offered only when the packet fits its free slots or it is empty, so that no packet waits in one for
-// another: what Duato's proof (IEEE TPDS 1993) needs and BookSim2 does not have.
+// every productive port may be taken on the others, which go first. An adaptive VC is offered only when the packet fits
+// its free slots or it is empty, so that no packet waits in one for another: what Duato's proof (IEEE TPDS 1993) needs.
+// In compatible mode as BookSim2's min_adapt: adaptive VCs whose buffer is full too, and of the productive ports the
+// first alone, because its set of outputs keeps one of equal priority (outputset.hpp, operator<).
 class MinAdaptiveRouting final : public RoutingFunction {
  public:
   explicit MinAdaptiveRouting(const NetworkSpec& spec);
