@@ -43,8 +43,8 @@ TOPOLOGIES: dict[str, dict[str, Any]] = {
 
 
 def combinations() -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Kind of topology, routing and network description, for all but tables, which are the user's."""
+    """Kind of topology, routing and network description, for all but tables and plug-ins."""
     for kind, routings in ROUTINGS.items():
         for routing in routings:
-            if routing != "table":
+            if routing not in ("table", "plugin"):
                 yield kind, routing, {"topology": TOPOLOGIES[kind], "routing": routing, "num_vcs": 8}

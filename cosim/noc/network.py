@@ -139,8 +139,15 @@ class Network:
         return spec
 
     def check_deadlock(self) -> DeadlockCheck:
-        """Prove from the channel-dependency graph that the routing cannot deadlock, or name a cycle of waits."""
-        return check_deadlock(self._spec)
+        """Prove from the channel-dependency graph that the routing cannot deadlock, or name a cycle of waits.
+
+        A plug-in is asked as in an empty network: what it answers under load is not seen.
+
+        Raises:
+            PluginError: a routing plug-in that failed.
+        """
+        with routing_errors(self._plugin):
+            return check_deadlock(self._spec)
 
     def run_packets(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Run a list of packets until all have arrived.

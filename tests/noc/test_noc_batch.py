@@ -13,7 +13,7 @@ from cosim.noc.patterns import read_pattern
 
 def run_batch(config: dict[str, Any], pattern: str | dict[str, Any], size_flits: int, packets: int) -> PacketResult:
     net = Network(config)
-    shape = net.config.topology.shape
+    shape = net.config.topology.node_shape()
     destinations = read_pattern(pattern, net.nodes, shape)
     to = list(destinations.permutation) or [destinations.nodes[0]] * net.nodes
     # a batch source creates a packet in every cycle
@@ -52,3 +52,12 @@ def test_batch_durations_and_latencies(
     # BookSim2 prints six significant digits
     assert result.packets["packet_latency_cycles"].mean() == pytest.approx(packet_latency, rel=4e-6)
     assert result.packets["network_latency_cycles"].mean() == pytest.approx(network_latency, rel=4e-6)
+
+
+def test_a_torus_batch_without_ties() -> None:
+    """Tornado moves three of eight on a ring: no tie to draw for. Links of 2 cycles, BookSim2's default."""
+    torus = {"topology": {"kind": "torus", "shape": [8, 8]}, "routing": "dateline_booksim", "link_latency": 2}
+    result = run_batch(torus, "tornado", 4, 100)
+    assert result.makespan_cycles + 1 == 4235
+    assert result.packets["packet_latency_cycles"].mean() == pytest.approx(1757.4, rel=4e-5)
+    assert result.packets["network_latency_cycles"].mean() == pytest.approx(355.267, rel=4e-6)
