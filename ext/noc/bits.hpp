@@ -1,14 +1,14 @@
 // Bit masks as sets of VCs and ports.
 #pragma once
 
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 
 namespace cosim::noc {
 
+// Of a mask that is not empty. The builtin, since std::countr_zero tests for zero where there is no tzcnt.
 [[nodiscard]] inline std::uint32_t lowest(std::uint64_t mask) {
-  return static_cast<std::uint32_t>(std::countr_zero(mask));
+  return static_cast<std::uint32_t>(__builtin_ctzll(mask));
 }
 
 // First set bit of `mask` at or after `from`, wrapping; mask != 0. A `from` past the last bit wraps to the lowest.

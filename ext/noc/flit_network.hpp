@@ -11,6 +11,7 @@
 // visited. Every effect on another router is at least two cycles away, so one pass in any router order is exact.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <limits>
 #include <memory>
@@ -78,6 +79,16 @@ struct LatencyTerms {
   std::int64_t contention_cycles = 0;     // waiting for VCs, switches and credits
 };
 
+// Sums over packets, from which their latency terms follow.
+struct LatencySums {
+  std::int64_t packets = 0;
+  std::int64_t flits = 0;
+  std::int64_t hops = 0;
+  std::int64_t link_cycles = 0;
+  std::int64_t packet_latency_cycles = 0;
+  std::int64_t network_latency_cycles = 0;
+};
+
 // Counters of one output VC of one router.
 struct OutputCounters {
   std::int64_t flits = 0;        // that won the switch towards it
@@ -126,6 +137,7 @@ class FlitNetwork {
   [[nodiscard]] bool idle() const { return flits_in_flight() == 0 && queued_packets_ == 0; }
   [[nodiscard]] std::int64_t arrival_lead_cycles() const { return traversal_ + kTerminalLinkLatency + 1; }
   [[nodiscard]] LatencyTerms terms(const Arrival& arrival) const;
+  [[nodiscard]] LatencyTerms terms(const LatencySums& sums) const;
 
   // Removes packets whose head has not left its source; returns how many.
   std::int64_t cancel_queued();
@@ -159,8 +171,11 @@ class FlitNetwork {
   [[nodiscard]] const NetworkSpec& spec() const { return spec_; }
 
  private:
-  // Input VCs are numbered router << vc_shift_ | port * num_vcs + vc; output VCs alike; ports router << port_shift_ |
-  // p.
+  static constexpr std::uint8_t kNoPort = 255;
+  static constexpr std::uint8_t kNone = 255;  // kNone + 1 is 0 to round_robin()
+  static constexpr std::uint32_t kNoLink = ~0U;
+
+  // An input VC is named by router << 6 | its bit in the router's masks, port * num_vcs + vc; an output VC alike.
   // Masks over a router's input VCs; pairs are indexed by the parity of the cycle in which they act.
   struct Router {
     std::uint64_t va[2] = {};   // in VC allocation
@@ -169,33 +184,54 @@ class FlitNetwork {
     std::uint64_t parked = 0;   // a head whose VCs are all owned
   };
   struct InputVc {
-    std::uint32_t front = 0;        // slot of the oldest flit
-    std::uint32_t vcs = 0;          // output VCs this route may use
-    std::uint32_t visible = 0;      // flits that have arrived
-    std::uint8_t output = kNoPort;  // of the packet at the front, kNoPort when idle
-    std::uint8_t output_vc = 0;     // port * num_vcs + vc, once allocated
-    std::uint8_t accept = 0;        // iSLIP accept pointer of VC allocation
-    std::uint8_t unused = 0;
+    std::uint32_t front = 0;         // slot of the oldest flit
+    std::uint32_t vcs = 0;           // output VCs this route may use
+    std::uint32_t visible = 0;       // flits that have arrived
+    std::uint32_t since = 0;         // start of the present wait
+    std::uint8_t output = kNoPort;   // of the packet at the front, kNoPort when idle
+    std::uint8_t output_vc = kNone;  // bit of the last output VC allocated; iSLIP accepts from the next one on
+    std::uint8_t port = 0;           // its own port and VC
+    std::uint8_t vc = 0;
+    std::uint8_t unused[4] = {};
   };
   struct OutputVc {
-    std::uint32_t write = 0;  // next slot downstream (at a terminal: of its ejection ring)
-    std::uint32_t down = 0;   // input VC downstream
-    std::uint8_t owner = 0;   // input VC bit
-    std::uint8_t grant = 0;   // iSLIP grant pointer of VC allocation
+    std::int64_t flits = 0;      // that won the switch towards it
+    std::uint32_t write = 0;     // next slot downstream (at a terminal: of its ejection ring)
+    std::uint32_t down = 0;      // input VC downstream
+    std::uint8_t owner = kNone;  // input VC bit, or the last owner's; iSLIP grants from the next one on
+    std::uint8_t port = 0;       // its own port and VC
+    std::uint8_t vc = 0;
+    std::uint8_t unused[5] = {};
   };
   struct Port {
     std::uint64_t to = 0;              // input VCs routed to this output
+    std::uint64_t step = 0;            // 1 router << 32 | latency of the link into this input
     std::uint32_t free_vcs = 0;        // output VCs without an owner
     std::uint32_t link_time = 0;       // cycles from sending to arrival downstream
     std::uint32_t credit = 0;          // cycles from freeing a slot of this input to its use upstream
     std::uint32_t up = 0;              // first output VC upstream, or terminal
-    std::uint32_t gap = 0;             // ring size - buffer depth, of the output's rings
     std::uint32_t terminal = kNoLink;  // ejecting to
-    std::uint64_t step = 0;            // 1 router << 32 | latency of the link into this input
-    std::uint8_t sa_grant = 0;
-    std::uint8_t sa_accept = 0;
-    std::uint8_t sa_vc = 0;   // round robin over the input's VCs
-    std::uint8_t source = 0;  // 1: fed by a terminal
+    // last winners of switch allocation; the search begins after them
+    std::uint8_t sa_input = kNone;   // of this output
+    std::uint8_t sa_output = kNone;  // of this input
+    std::uint8_t sa_vc = kNone;      // of this input
+    std::uint8_t source = 0;         // 1: fed by a terminal
+  };
+  // All of a router but its buffers, in one block. Most routers fit the small one.
+  template <std::uint32_t kPorts, std::uint32_t kVcs>
+  struct Record {
+    Router masks;
+    Port ports[kPorts];
+    InputVc in[kVcs];
+    OutputVc out[kVcs];
+  };
+  using SmallRecord = Record<8, 32>;
+  using LargeRecord = Record<64, 64>;
+  struct Stalls {  // of an output VC, as OutputCounters
+    std::int64_t no_credit = 0;
+    std::int64_t lost_switch = 0;
+    std::int64_t busy_vc = 0;
+    std::int64_t lost_vc = 0;
   };
   struct Packet {
     std::int64_t create = 0;
@@ -206,13 +242,11 @@ class FlitNetwork {
     std::int32_t source = 0;
     std::int32_t dest = 0;
     std::int32_t size = 0;
-    std::uint32_t next = 0;  // in the source's FIFO or the free list
-    std::uint32_t class_vcs = 0;
+    std::uint32_t next = 0;         // in the source's FIFO or the free list
     std::uint32_t route_state = 0;  // of the routing function
     std::uint8_t message_class = 0;
     std::uint8_t unused = 0;
     std::uint16_t held = 0;  // flits that the source does not have yet
-    std::uint32_t reserved = 0;
   };
   struct SourceQueue {
     std::uint32_t first = kNoPacket;
@@ -238,8 +272,6 @@ class FlitNetwork {
     }
   };
 
-  static constexpr std::uint8_t kNoPort = 255;
-  static constexpr std::uint32_t kNoLink = ~0U;
   static constexpr std::uint32_t kNoPacket = ~0U;
   static constexpr std::uint32_t kFlit = 1U << 31U;
   static constexpr std::uint32_t kTail = 1U << 30U;
@@ -251,43 +283,88 @@ class FlitNetwork {
   enum Wake : std::uint32_t { kCredit = 0, kTerminal = 1, kJoinVa = 2, kJoinSa = 3, kRoute = 4 };
 
   void build(const NetworkSpec& spec);
+  [[nodiscard]] Router& router(std::uint32_t r) { return small_.empty() ? large_[r].masks : small_[r].masks; }
+  [[nodiscard]] Port& port(std::uint32_t r, std::uint32_t p) {
+    return small_.empty() ? large_[r].ports[p] : small_[r].ports[p];
+  }
+  [[nodiscard]] InputVc& input(std::uint32_t id) {
+    return small_.empty() ? large_[id >> 6U].in[id & 63U] : small_[id >> 6U].in[id & 63U];
+  }
+  [[nodiscard]] OutputVc& output(std::uint32_t id) {
+    return small_.empty() ? large_[id >> 6U].out[id & 63U] : small_[id >> 6U].out[id & 63U];
+  }
+  [[nodiscard]] const Router& router(std::uint32_t r) const {
+    return small_.empty() ? large_[r].masks : small_[r].masks;
+  }
+  [[nodiscard]] const Port& port(std::uint32_t r, std::uint32_t p) const {
+    return small_.empty() ? large_[r].ports[p] : small_[r].ports[p];
+  }
+  [[nodiscard]] const InputVc& input(std::uint32_t id) const {
+    return small_.empty() ? large_[id >> 6U].in[id & 63U] : small_[id >> 6U].in[id & 63U];
+  }
+  [[nodiscard]] const OutputVc& output(std::uint32_t id) const {
+    return small_.empty() ? large_[id >> 6U].out[id & 63U] : small_[id >> 6U].out[id & 63U];
+  }
+  // Input VCs, and output VCs, of all routers without holes: numbers of their rings and stall counters.
+  [[nodiscard]] std::size_t dense(std::uint32_t id) const {
+    return std::size_t{id >> 6U} * vcs_per_router_ + (id & 63U);
+  }
+  [[nodiscard]] std::uint32_t sparse(std::size_t number) const {
+    return static_cast<std::uint32_t>(number / vcs_per_router_ << 6U | number % vcs_per_router_);
+  }
+  [[nodiscard]] std::size_t input_vcs() const { return std::size_t{num_routers_} * vcs_per_router_; }
+  // Ring size - buffer depth of an output's rings downstream.
+  [[nodiscard]] std::uint32_t& gap(std::uint32_t r, std::uint32_t p) {
+    return gaps_[std::size_t{r} * static_cast<std::uint32_t>(spec_.ports) + p];
+  }
+  [[nodiscard]] std::uint32_t gap(std::uint32_t r, std::uint32_t p) const {
+    return gaps_[std::size_t{r} * static_cast<std::uint32_t>(spec_.ports) + p];
+  }
+  [[nodiscard]] Stalls& stalls(std::uint32_t id) { return stalls_[dense(id)]; }
+  // The output VC that the wait of a head for one is charged to.
+  [[nodiscard]] std::uint32_t charged(std::uint32_t id) const {
+    const InputVc& vc = input(id);
+    return (id & ~63U) + vc.output * num_vcs_ + static_cast<std::uint32_t>(std::countr_zero(vc.vcs));
+  }
+
   [[nodiscard]] std::uint32_t advance(std::uint32_t slot) const;
   // The slot whose release allows writing to `write`: `write` itself when the ring is as deep as the buffer.
   [[nodiscard]] std::uint32_t credit_slot(std::uint32_t write, std::uint32_t gap) const {
     return (write & ~ring_mask_) | ((write + gap) & ring_mask_);
   }
+  [[nodiscard]] std::uint64_t* va_active(std::uint32_t cycle) { return active_.data() + (cycle & 1U) * router_words_; }
+  [[nodiscard]] std::uint64_t* sa_active(std::uint32_t cycle) {
+    return active_.data() + (2 + (cycle & 1U)) * router_words_;
+  }
+  [[nodiscard]] std::uint64_t* sources_active() { return active_.data() + 4 * router_words_; }
+  [[nodiscard]] std::size_t source_words() const { return active_.size() - 4 * router_words_; }
   void wake_at(std::uint32_t when, Wake kind, std::uint32_t index);
-  void arrive_at(std::uint32_t when, std::uint32_t input);
-  void join_va(std::uint32_t router, std::uint64_t bits, std::uint32_t when);
-  void join_sa(std::uint32_t router, std::uint64_t bits, std::uint32_t when);
+  void arrive_at(std::uint32_t when, std::uint32_t id);
+  void join_va(std::uint32_t r, std::uint64_t bits, std::uint32_t when);
+  void join_sa(std::uint32_t r, std::uint64_t bits, std::uint32_t when);
   void run_wakes(std::uint32_t now);
-  void run_arrivals(std::uint32_t now);
-  void route_head(std::uint32_t input, InputVc& vc, std::uint32_t join);
-  void run_sources(std::uint32_t now);
-  bool send_from(std::uint32_t terminal, std::uint32_t now);
-  bool send_class(std::uint32_t terminal, std::uint32_t message_class, std::uint32_t now);
+  void activate(std::uint32_t terminal);
+  [[noreturn]] void refuse(const PacketIn& packet) const;
   bool send_by_priority(std::uint32_t terminal, std::uint32_t now);
-  void send_flit(std::uint32_t terminal, SourceQueue& queue, std::uint32_t now);
-  [[nodiscard]] bool choose_vc(std::uint32_t terminal, std::uint32_t message_class, std::uint32_t now);
+  bool send_of_class(std::uint32_t terminal, std::uint32_t message_class, std::uint32_t now);
   void arm(std::uint32_t terminal, std::uint32_t now);
   void schedule_source(std::uint32_t terminal, std::int64_t cycle);
   void watch_slot(std::uint32_t slot, std::uint32_t now, Wake kind, std::uint32_t index);
-  void run_vc_allocation(std::uint32_t now);
-  void allocate_vcs(std::uint32_t router, std::uint64_t requests, std::uint32_t now);
-  void allocate_contended(std::uint32_t router, std::uint64_t requests, std::uint32_t output, std::uint32_t now);
-  void park(std::uint32_t router, std::uint32_t bit, std::uint32_t now);
-  void grant_vc(std::uint32_t router, std::uint32_t bit, std::uint32_t resource, std::uint32_t now);
-  void run_switch_allocation(std::uint32_t now);
-  void allocate_switch(std::uint32_t router, std::uint64_t requests, std::uint32_t now);
-  [[nodiscard]] bool has_credit(std::uint32_t router, std::uint32_t bit, std::uint32_t now) const;
-  void block(std::uint32_t router, std::uint32_t bit, std::uint32_t now);
-  [[nodiscard]] std::uint64_t match_switch(std::uint32_t router, std::uint64_t requests, std::uint32_t now);
+  void park(std::uint32_t id, std::uint32_t now);
+  void unpark(std::uint32_t r, std::uint32_t p, std::uint32_t now);
+  void block(std::uint32_t id, std::uint32_t now);
   void wake_upstream(const Port& in, std::uint32_t vc, std::uint32_t freed);
-  void unpark(std::uint32_t router, std::uint32_t output, std::uint32_t now);
-  void run_cycle(std::uint32_t now);
-  void win_switch(std::uint32_t router, std::uint32_t bit, std::uint32_t now);
-  void eject(std::uint32_t terminal, std::uint32_t word, std::uint32_t sent);
-  [[nodiscard]] std::uint32_t batched_send(std::uint32_t router, std::uint32_t output, std::uint32_t now);
+  [[nodiscard]] std::uint32_t batched_send(std::uint32_t r, std::uint32_t p, std::uint32_t now);
+  void order_grant(std::uint32_t id);
+  void order_body(std::uint32_t id);
+  void book_running_waits();
+  [[nodiscard]] std::string name_of_input(std::uint32_t id) const;
+
+  // One cycle, compiled per shape and instruction set: flit_network_cycle.cpp.
+  struct Cycle;
+  friend struct Cycle;
+  using CycleFunction = void (*)(FlitNetwork&, std::uint32_t);
+  [[nodiscard]] CycleFunction choose_cycle() const;
   void rebase(std::int64_t next_base);
 
   // routing functions: flit_network_routing.cpp
@@ -306,24 +383,24 @@ class FlitNetwork {
   void route_arrived(std::uint32_t now);
   void order_as_booksim();
   void ask_again(std::uint32_t now);
-  bool ask(std::uint32_t input, std::uint32_t now);
-  void offer_candidates(std::uint32_t input, std::uint32_t join, std::uint32_t now);
-  void drop_candidates(std::uint32_t input);
-  void ask_later(std::uint32_t input);
-  void allocate_several(std::uint32_t router, std::uint64_t requests, std::uint32_t now);
-  [[nodiscard]] std::uint64_t asked_vcs(std::uint32_t router, std::uint32_t bit) const;
+  bool ask(std::uint32_t id, std::uint32_t now);
+  void offer_candidates(std::uint32_t id, std::uint32_t join, std::uint32_t now);
+  void drop_candidates(std::uint32_t id);
+  void ask_later(std::uint32_t id);
+  void allocate_several(std::uint32_t r, std::uint64_t requests, std::uint32_t now);
+  void grant_candidate(std::uint32_t id, std::uint32_t resource, std::uint32_t now);
+  [[nodiscard]] std::uint64_t asked_vcs(std::uint32_t id) const;
   void note_progress(std::uint32_t now);
   void judge_progress();
-  void fail(std::uint32_t input, const std::string& what);
-  [[nodiscard]] std::string wrong_candidate(std::uint32_t input, const Candidate& candidate) const;
-  void book_running_waits();
-  [[nodiscard]] std::string name_of_input(std::uint32_t input) const;
+  void fail(std::uint32_t id, const std::string& what);
+  [[nodiscard]] std::string wrong_candidate(std::uint32_t id, const Candidate& candidate) const;
 
   NetworkSpec spec_;
-  std::uint32_t vc_shift_ = 0;
-  std::uint32_t port_shift_ = 0;
+  CycleFunction cycle_function_ = nullptr;
+  std::uint32_t num_routers_ = 0;
   std::uint32_t num_vcs_ = 0;
-  std::uint8_t port_of_[64] = {};  // of an input VC bit
+  std::uint32_t vcs_per_router_ = 0;  // ports * num_vcs
+  std::uint8_t port_of_[64] = {};     // of a VC's bit
   std::uint8_t vc_of_[64] = {};
   std::uint32_t ring_mask_ = 0;
   std::uint32_t wakes_mask_ = 0;
@@ -335,16 +412,16 @@ class FlitNetwork {
   bool batched_ = false;
   sim::Fault fault_ = sim::Fault::none;
 
-  std::vector<std::uint32_t> rings_;
-  std::vector<Router> routers_;
-  std::vector<Port> ports_;
-  std::vector<InputVc> inputs_;
-  std::vector<OutputVc> outputs_;
-  std::vector<std::uint32_t> since_;  // per input VC: start of the present wait
+  std::vector<std::uint32_t> rings_;  // of every input VC, then of every terminal's ejection VCs
+  std::vector<SmallRecord> small_;    // the routers; one of the two is empty
+  std::vector<LargeRecord> large_;
+  std::vector<Stalls> stalls_;
+  std::vector<std::uint32_t> gaps_;  // [router * ports + port]
   std::vector<std::uint16_t> routes_;
   std::vector<std::uint32_t> vc_sets_;
-  std::vector<std::uint64_t> va_active_[2];  // routers, a bit each, by the parity of the cycle
-  std::vector<std::uint64_t> sa_active_[2];
+  // Routers and terminals with work, a bit each: VC and switch allocation by the parity of the cycle, then sources.
+  std::vector<std::uint64_t> active_;
+  std::size_t router_words_ = 0;
   // events by cycle modulo the wheel's size: input VCs at which a flit arrives, wakes as kind << 29 | index
   std::vector<std::uint32_t> arrivals_due_;  // at most one per channel and cycle: fixed room per cycle
   std::vector<std::uint32_t> arrivals_count_;
@@ -355,9 +432,8 @@ class FlitNetwork {
   std::vector<Packet> packets_;
   std::uint32_t free_packet_ = kNoPacket;
   std::vector<Terminal> terminals_;
-  std::vector<SourceQueue> queues_;          // [terminal * classes + class]
-  std::vector<std::uint32_t> source_write_;  // [terminal * num_vcs + vc]
-  std::vector<std::uint64_t> active_sources_;
+  std::vector<SourceQueue> queues_;           // [terminal * classes + class]
+  std::vector<std::uint32_t> source_write_;   // [terminal * num_vcs + vc]
   std::vector<FutureSource> future_sources_;  // binary heap, earliest first
   std::vector<std::uint32_t> class_masks_;
   std::vector<std::uint32_t> class_order_;   // by priority, largest first
@@ -402,11 +478,6 @@ class FlitNetwork {
   std::vector<std::int64_t> window_ejected_;
   std::vector<std::int64_t> injected_to_;
   std::vector<std::int64_t> ejected_at_;
-  std::vector<std::int64_t> flits_;        // per output VC
-  std::vector<std::int64_t> no_credit_;    // per output VC
-  std::vector<std::int64_t> lost_switch_;  // per output VC
-  std::vector<std::int64_t> busy_vc_;      // per output VC
-  std::vector<std::int64_t> lost_vc_;      // per output VC
 
   std::vector<Arrival> arrivals_;
   std::vector<Departure> departures_;

@@ -11,8 +11,6 @@ namespace cosim::noc {
 
 namespace {
 
-std::uint32_t log2_ceil(std::uint32_t value) { return static_cast<std::uint32_t>(std::bit_width(value - 1)); }
-
 // Every lost flit or credit of a fault point is preceded by this many good ones.
 constexpr std::int64_t kFaultPeriod = 50;
 
@@ -30,8 +28,8 @@ FlitNetwork::FlitNetwork(const NetworkSpec& spec) : spec_(spec), fault_(sim::fau
 
 void FlitNetwork::build(const NetworkSpec& spec) {
   num_vcs_ = as_u32(spec.num_vcs);
-  vc_shift_ = log2_ceil(as_u32(spec.ports) * num_vcs_);
-  port_shift_ = log2_ceil(as_u32(spec.ports));
+  num_routers_ = as_u32(spec.routers);
+  vcs_per_router_ = as_u32(spec.ports) * num_vcs_;
   const std::uint32_t traverse = as_u32(spec.st_prepare_delay + spec.st_final_delay);
   traversal_ = as_u32(spec.sw_alloc_delay) - 1 + traverse;
   va_delay_ = as_u32(spec.routing_delay);
@@ -61,46 +59,49 @@ void FlitNetwork::build(const NetworkSpec& spec) {
 
   const std::uint32_t routers = as_u32(spec.routers);
   const auto terminals = static_cast<std::uint32_t>(spec.terminals.size());
-  const std::size_t vcs = static_cast<std::size_t>(routers) << vc_shift_;
-  routers_.resize(routers);
-  ports_.resize(static_cast<std::size_t>(routers) << port_shift_);
-  inputs_.resize(vcs);
-  outputs_.resize(vcs);
-  since_.resize(vcs);
-  for (auto* counters : {&flits_, &no_credit_, &lost_switch_, &busy_vc_, &lost_vc_}) counters->resize(vcs);
-  rings_.resize((vcs + static_cast<std::size_t>(terminals) * num_vcs_) * ring);
-  for (auto* active : {&va_active_[0], &va_active_[1], &sa_active_[0], &sa_active_[1]}) {
-    active->resize((routers + 63) / 64);
+  const std::size_t vcs = input_vcs();
+  if (as_u32(spec.ports) <= std::size(SmallRecord{}.ports) && vcs_per_router_ <= std::size(SmallRecord{}.in)) {
+    small_.resize(routers);
+  } else {
+    large_.resize(routers);
   }
-  active_sources_.resize((terminals + 63) / 64);
+  stalls_.resize(vcs);
+  rings_.resize((vcs + static_cast<std::size_t>(terminals) * num_vcs_) * ring);
+  gaps_.resize(std::size_t{routers} * as_u32(spec.ports));
+  router_words_ = (routers + 63) / 64;
+  active_.resize(4 * router_words_ + (terminals + 63) / 64);
 
+  const std::uint32_t all_vcs = num_vcs_ == 32 ? ~0U : (1U << num_vcs_) - 1U;
+  const auto id_of = [&](std::uint32_t r, std::uint32_t p) { return (r << 6U) + p * num_vcs_; };
   for (std::uint32_t r = 0; r < routers; ++r) {
     for (std::uint32_t p = 0; p < as_u32(spec.ports); ++p) {
+      port(r, p).step = std::uint64_t{1} << 32U;
       for (std::uint32_t v = 0; v < num_vcs_; ++v) {
-        const std::uint32_t input = (r << vc_shift_) + p * num_vcs_ + v;
-        inputs_[input].front = input * ring;
-        port_of_[p * num_vcs_ + v] = as_u8(p);
-        vc_of_[p * num_vcs_ + v] = as_u8(v);
-        ports_[(r << port_shift_) + p].step = std::uint64_t{1} << 32U;
+        const std::uint32_t id = id_of(r, p) + v;
+        InputVc& in = input(id);
+        OutputVc& out = output(id);
+        in.front = static_cast<std::uint32_t>(dense(id)) * ring;
+        in.vcs = all_vcs;
+        in.port = out.port = port_of_[id & 63U] = as_u8(p);
+        in.vc = out.vc = vc_of_[id & 63U] = as_u8(v);
       }
     }
   }
-  const std::uint32_t all_vcs = num_vcs_ == 32 ? ~0U : (1U << num_vcs_) - 1U;
   for (const LinkSpec& link : spec.links) {
-    const std::uint32_t from = (as_u32(link.from_router) << vc_shift_) + as_u32(link.from_port) * num_vcs_;
-    const std::uint32_t to = (as_u32(link.to_router) << vc_shift_) + as_u32(link.to_port) * num_vcs_;
-    Port& out = ports_[(as_u32(link.from_router) << port_shift_) + as_u32(link.from_port)];
-    Port& in = ports_[(as_u32(link.to_router) << port_shift_) + as_u32(link.to_port)];
+    const std::uint32_t from = id_of(as_u32(link.from_router), as_u32(link.from_port));
+    const std::uint32_t to = id_of(as_u32(link.to_router), as_u32(link.to_port));
+    Port& out = port(as_u32(link.from_router), as_u32(link.from_port));
+    Port& in = port(as_u32(link.to_router), as_u32(link.to_port));
     out.free_vcs = all_vcs;
     out.link_time = as_u32(link.latency) + 1;
-    out.gap = ring - as_u32(link.buffer_flits);
+    gap(as_u32(link.from_router), as_u32(link.from_port)) = ring - as_u32(link.buffer_flits);
     in.credit = as_u32(link.latency) + 1 + credit_delay;
     in.up = from;
     in.step |= as_u32(link.latency);
-    any_gap_ = any_gap_ || out.gap != 0;
+    any_gap_ = any_gap_ || as_u32(link.buffer_flits) != ring;
     for (std::uint32_t v = 0; v < num_vcs_; ++v) {
-      outputs_[from + v].down = to + v;
-      outputs_[from + v].write = (to + v) * ring;
+      output(from + v).down = to + v;
+      output(from + v).write = static_cast<std::uint32_t>(dense(to + v)) * ring;
     }
   }
 
@@ -129,20 +130,19 @@ void FlitNetwork::build(const NetworkSpec& spec) {
   for (auto* counters : {&window_injected_, &window_ejected_, &injected_to_, &ejected_at_}) counters->resize(terminals);
   for (std::uint32_t n = 0; n < terminals; ++n) {
     const TerminalSpec& terminal = spec.terminals[n];
-    const std::uint32_t first = (as_u32(terminal.router) << vc_shift_) + as_u32(terminal.port) * num_vcs_;
-    Port& port = ports_[(as_u32(terminal.router) << port_shift_) + as_u32(terminal.port)];
-    port.free_vcs = all_vcs;
-    port.terminal = n;
-    port.gap = ring - as_u32(spec.vc_buf_size);
-    port.credit = as_u32(kTerminalLinkLatency) + 1;
-    port.up = n;
-    port.source = 1;
-    any_gap_ = any_gap_ || port.gap != 0;
+    const std::uint32_t first = id_of(as_u32(terminal.router), as_u32(terminal.port));
+    Port& both = port(as_u32(terminal.router), as_u32(terminal.port));
+    both.free_vcs = all_vcs;
+    both.terminal = n;
+    terminals_[n].gap = gap(as_u32(terminal.router), as_u32(terminal.port)) = ring - as_u32(spec.vc_buf_size);
+    both.credit = as_u32(kTerminalLinkLatency) + 1;
+    both.up = n;
+    both.source = 1;
+    any_gap_ = any_gap_ || terminals_[n].gap != 0;
     terminals_[n].input = first;
-    terminals_[n].gap = port.gap;
     for (std::uint32_t v = 0; v < num_vcs_; ++v) {
-      source_write_[n * num_vcs_ + v] = (first + v) * ring;
-      outputs_[first + v].write = (static_cast<std::uint32_t>(vcs) + n * num_vcs_ + v) * ring;
+      source_write_[n * num_vcs_ + v] = static_cast<std::uint32_t>(dense(first + v)) * ring;
+      output(first + v).write = (static_cast<std::uint32_t>(vcs) + n * num_vcs_ + v) * ring;
     }
   }
   build_routing(spec);
@@ -151,12 +151,13 @@ void FlitNetwork::build(const NetworkSpec& spec) {
   if (batched_) {
     batch_start_.resize(routers);
     batch_end_.resize(routers);
-    last_send_.resize(ports_.size());
+    last_send_.resize(std::size_t{num_routers_} * as_u32(spec.ports));
   }
   spec_.routes = {};
+  cycle_function_ = choose_cycle();
 }
 
-std::uint32_t FlitNetwork::offer(const PacketIn& packet) {
+void FlitNetwork::refuse(const PacketIn& packet) const {
   const auto terminals = static_cast<std::int32_t>(terminals_.size());
   const auto fail = [](const std::string& text) { throw std::invalid_argument("offered packet: " + text); };
   if (packet.source < 0 || packet.source >= terminals || packet.dest < 0 || packet.dest >= terminals) {
@@ -164,10 +165,6 @@ std::uint32_t FlitNetwork::offer(const PacketIn& packet) {
          std::to_string(terminals - 1));
   }
   if (packet.size_flits < 1) fail("size_flits must be at least 1, got " + std::to_string(packet.size_flits));
-  if (packet.held_flits < 0 || packet.held_flits > std::min(packet.size_flits, kMostHeldFlits)) {
-    fail("held_flits must be 0 to size_flits and at most " + std::to_string(kMostHeldFlits) + ", got " +
-         std::to_string(packet.held_flits));
-  }
   if (packet.message_class < 0 || as_u32(packet.message_class) >= num_classes_) {
     fail("message_class must be in 0.." + std::to_string(num_classes_ - 1) + ", got " +
          std::to_string(packet.message_class));
@@ -175,6 +172,17 @@ std::uint32_t FlitNetwork::offer(const PacketIn& packet) {
   if (packet.create_cycle <= cycle_) {
     fail("create_cycle " + std::to_string(packet.create_cycle) + " is not after the last step (cycle " +
          std::to_string(cycle_) + ")");
+  }
+  throw std::invalid_argument("offered packet: held_flits must be 0 to size_flits and at most " +
+                              std::to_string(kMostHeldFlits) + ", got " + std::to_string(packet.held_flits));
+}
+
+std::uint32_t FlitNetwork::offer(const PacketIn& packet) {
+  const auto terminals = static_cast<std::uint32_t>(ejected_at_.size());
+  if (as_u32(packet.source) >= terminals || as_u32(packet.dest) >= terminals || packet.size_flits < 1 ||
+      as_u32(packet.message_class) >= num_classes_ || packet.create_cycle <= cycle_ || packet.held_flits < 0 ||
+      packet.held_flits > std::min(packet.size_flits, kMostHeldFlits)) {
+    refuse(packet);
   }
   std::uint32_t slot = free_packet_;
   if (slot != kNoPacket) {
@@ -184,17 +192,19 @@ std::uint32_t FlitNetwork::offer(const PacketIn& packet) {
     slot = static_cast<std::uint32_t>(packets_.size());
     packets_.emplace_back();
   }
-  Packet& p = packets_[slot];
-  p = Packet{};
-  p.create = packet.create_cycle;
-  p.tag = packet.tag;
-  p.source = packet.source;
-  p.dest = packet.dest;
-  p.size = packet.size_flits;
-  p.next = kNoPacket;
-  p.message_class = static_cast<std::uint8_t>(packet.message_class);
-  p.class_vcs = class_masks_[p.message_class];
-  p.held = static_cast<std::uint16_t>(packet.held_flits);
+  packets_[slot] = {packet.create_cycle,
+                    0,
+                    packet.tag,
+                    0,
+                    0,
+                    packet.source,
+                    packet.dest,
+                    packet.size_flits,
+                    kNoPacket,
+                    0,
+                    as_u8(as_u32(packet.message_class)),
+                    0,
+                    static_cast<std::uint16_t>(packet.held_flits)};
   if (routing_ != nullptr) {
     if (packet_number_.size() <= slot) packet_number_.resize(slot + std::size_t{1});
     packet_number_[slot] = packets_offered_++;
@@ -216,7 +226,7 @@ void FlitNetwork::supply(std::uint32_t packet, std::int32_t flits) {
   Packet& p = packets_[packet];
   p.held = static_cast<std::uint16_t>(p.held - flits);
   if (failure_.empty()) stuck_ = 0;
-  active_sources_[as_u32(p.source) >> 6U] |= bit64(as_u32(p.source) & 63U);
+  sources_active()[as_u32(p.source) >> 6U] |= bit64(as_u32(p.source) & 63U);
 }
 
 void FlitNetwork::watch(std::int32_t terminal) {

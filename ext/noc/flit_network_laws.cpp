@@ -1,25 +1,31 @@
 // What a network shows: counters, latency terms, its laws, who waits for whom, and its whole state.
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "noc/bits.hpp"
 #include "noc/flit_network.hpp"
 
 namespace cosim::noc {
 
-LatencyTerms FlitNetwork::terms(const Arrival& arrival) const {
+LatencyTerms FlitNetwork::terms(const LatencySums& sums) const {
   LatencyTerms t;
-  t.source_queueing_cycles = arrival.inject_cycle - arrival.create_cycle;
-  t.router_cycles = std::int64_t{arrival.hops} * (va_delay_ + sa_delay_ + traversal_ + 1);
-  t.link_cycles = arrival.link_cycles + 2 * kTerminalLinkLatency + 1;
-  t.serialisation_cycles = arrival.size_flits - 1;
-  t.contention_cycles = arrival.cycle - arrival.inject_cycle - t.router_cycles - t.link_cycles - t.serialisation_cycles;
+  t.source_queueing_cycles = sums.packet_latency_cycles - sums.network_latency_cycles;
+  t.router_cycles = sums.hops * (va_delay_ + sa_delay_ + traversal_ + 1);
+  t.link_cycles = sums.link_cycles + sums.packets * (2 * kTerminalLinkLatency + 1);
+  t.serialisation_cycles = sums.flits - sums.packets;
+  t.contention_cycles = sums.network_latency_cycles - t.router_cycles - t.link_cycles - t.serialisation_cycles;
   return t;
+}
+
+LatencyTerms FlitNetwork::terms(const Arrival& arrival) const {
+  return terms(LatencySums{1, arrival.size_flits, arrival.hops, arrival.link_cycles,
+                           arrival.cycle - arrival.create_cycle, arrival.cycle - arrival.inject_cycle});
 }
 
 std::int64_t FlitNetwork::flit_hops() const {
   std::int64_t sum = 0;
-  for (const std::int64_t flits : flits_) sum += flits;
+  for (std::size_t number = 0; number < input_vcs(); ++number) sum += output(sparse(number)).flits;
   return sum;
 }
 
@@ -27,8 +33,8 @@ std::vector<std::pair<std::int32_t, std::int32_t>> FlitNetwork::connected_output
   std::vector<std::pair<std::int32_t, std::int32_t>> found;
   for (std::int32_t r = 0; r < spec_.routers; ++r) {
     for (std::int32_t p = 0; p < spec_.ports; ++p) {
-      const Port& port = ports_[(as_u32(r) << port_shift_) + as_u32(p)];
-      if (port.link_time != 0 || port.terminal != kNoLink) found.emplace_back(r, p);
+      const Port& out = port(as_u32(r), as_u32(p));
+      if (out.link_time != 0 || out.terminal != kNoLink) found.emplace_back(r, p);
     }
   }
   return found;
@@ -37,10 +43,11 @@ std::vector<std::pair<std::int32_t, std::int32_t>> FlitNetwork::connected_output
 std::vector<OutputCounters> FlitNetwork::connected_counters() {
   book_running_waits();
   std::vector<OutputCounters> all;
-  for (const auto& [router, port] : connected_outputs()) {
+  for (const auto& [r, p] : connected_outputs()) {
     for (std::uint32_t v = 0; v < num_vcs_; ++v) {
-      const std::size_t at = (as_u32(router) << vc_shift_) + as_u32(port) * num_vcs_ + v;
-      all.push_back({flits_[at], no_credit_[at], lost_switch_[at], busy_vc_[at], lost_vc_[at]});
+      const std::uint32_t id = (as_u32(r) << 6U) + as_u32(p) * num_vcs_ + v;
+      const Stalls& s = stalls(id);
+      all.push_back({output(id).flits, s.no_credit, s.lost_switch, s.busy_vc, s.lost_vc});
     }
   }
   return all;
@@ -49,26 +56,24 @@ std::vector<OutputCounters> FlitNetwork::connected_counters() {
 // Books the part of every wait that lies at or before the last step; the rest is booked when it ends.
 void FlitNetwork::book_running_waits() {
   const auto next = static_cast<std::uint32_t>(cycle_ + 1 - base_);
-  for (std::uint32_t r = 0; r < routers_.size(); ++r) {
-    const Router& router = routers_[r];
-    const std::uint32_t base = r << vc_shift_;
+  for (std::uint32_t r = 0; r < num_routers_; ++r) {
+    const Router& masks = router(r);
     const std::uint64_t asking = asking_.empty() ? 0 : asking_[r];
-    for (std::uint64_t rest = router.blocked | router.parked | router.va[next & 1U] | asking; rest != 0;
+    for (std::uint64_t rest = masks.blocked | masks.parked | masks.va[next & 1U] | asking; rest != 0;
          rest &= rest - 1) {
       const std::uint32_t bit = lowest(rest);
-      const InputVc& vc = inputs_[base + bit];
-      std::uint32_t& since = since_[base + bit];
-      const auto waited = static_cast<std::int32_t>(next - since);
+      const std::uint32_t id = (r << 6U) + bit;
+      InputVc& vc = input(id);
+      const auto waited = static_cast<std::int32_t>(next - vc.since);
       if (waited <= 0 || vc.output == kNoPort) continue;
-      const std::uint32_t asked = base + vc.output * num_vcs_ + lowest(vc.vcs);
-      if ((router.blocked >> bit & 1U) != 0) {
-        no_credit_[base + vc.output_vc] += waited;
-      } else if ((router.parked >> bit & 1U) != 0) {
-        busy_vc_[asked] += waited;
+      if ((masks.blocked >> bit & 1U) != 0) {
+        stalls((id & ~63U) + vc.output_vc).no_credit += waited;
+      } else if ((masks.parked >> bit & 1U) != 0) {
+        stalls(charged(id)).busy_vc += waited;
       } else {
-        lost_vc_[asked] += waited;
+        stalls(charged(id)).lost_vc += waited;
       }
-      since = next;
+      vc.since = next;
     }
   }
 }
@@ -76,15 +81,15 @@ void FlitNetwork::book_running_waits() {
 std::int64_t FlitNetwork::injected_to(std::int32_t terminal) const { return injected_to_[as_size(terminal)]; }
 std::int64_t FlitNetwork::ejected_at(std::int32_t terminal) const { return ejected_at_[as_size(terminal)]; }
 
-std::string FlitNetwork::name_of_input(std::uint32_t input) const {
-  const std::uint32_t bit = input & ((1U << vc_shift_) - 1);
-  return "router " + std::to_string(input >> vc_shift_) + " input port " + std::to_string(port_of_[bit]) + " VC " +
+std::string FlitNetwork::name_of_input(std::uint32_t id) const {
+  const std::uint32_t bit = id & 63U;
+  return "router " + std::to_string(id >> 6U) + " input port " + std::to_string(port_of_[bit]) + " VC " +
          std::to_string(vc_of_[bit]);
 }
 
 std::string FlitNetwork::verify_conservation() const {
   std::int64_t held = 0;
-  const std::size_t router_slots = inputs_.size() * (ring_mask_ + 1);
+  const std::size_t router_slots = input_vcs() * (ring_mask_ + 1);
   for (std::size_t slot = 0; slot < router_slots; ++slot) held += (rings_[slot] & kFlit) != 0 ? 1 : 0;
   if (held != injected_flits_ - ejected_flits_) {
     return "flits are lost: " + std::to_string(injected_flits_) + " injected, " + std::to_string(ejected_flits_) +
@@ -94,11 +99,11 @@ std::string FlitNetwork::verify_conservation() const {
   for (std::size_t slot = 0; slot < rings_.size(); ++slot) {
     if ((rings_[slot] & kFlit) != 0 || rings_[slot] <= horizon) continue;
     const std::size_t vc = slot / (ring_mask_ + 1);
-    if (vc >= inputs_.size()) {
-      const std::size_t n = (vc - inputs_.size()) / num_vcs_;
+    if (vc >= input_vcs()) {
+      const std::size_t n = (vc - input_vcs()) / num_vcs_;
       return "a credit of node " + std::to_string(n) + "'s ejection channel never returned";
     }
-    return "a credit of " + name_of_input(static_cast<std::uint32_t>(vc)) + " never returned";
+    return "a credit of " + name_of_input(sparse(vc)) + " never returned";
   }
   if (!idle()) return {};
   for (std::size_t n = 0; n < terminals_.size(); ++n) {
@@ -107,16 +112,16 @@ std::string FlitNetwork::verify_conservation() const {
              std::to_string(injected_to_[n]) + " flits sent to it";
     }
   }
-  for (std::uint32_t r = 0; r < routers_.size(); ++r) {
-    const Router& router = routers_[r];
+  for (std::uint32_t r = 0; r < num_routers_; ++r) {
+    const Router& masks = router(r);
     const std::uint64_t asking = asking_.empty() ? 0 : asking_[r];
-    if ((router.va[0] | router.va[1] | router.sa[0] | router.sa[1] | router.blocked | router.parked | asking) != 0) {
+    if ((masks.va[0] | masks.va[1] | masks.sa[0] | masks.sa[1] | masks.blocked | masks.parked | asking) != 0) {
       return "router " + std::to_string(r) + " still has a VC at work in an empty network";
     }
     for (std::uint32_t p = 0; p < as_u32(spec_.ports); ++p) {
-      const Port& port = ports_[(r << port_shift_) + p];
-      const bool connected = port.link_time != 0 || port.terminal != kNoLink;
-      if (connected && static_cast<std::uint32_t>(std::popcount(port.free_vcs)) != num_vcs_) {
+      const Port& out = port(r, p);
+      const bool connected = out.link_time != 0 || out.terminal != kNoLink;
+      if (connected && static_cast<std::uint32_t>(std::popcount(out.free_vcs)) != num_vcs_) {
         return "an output VC of router " + std::to_string(r) + " port " + std::to_string(p) + " was never released";
       }
     }
@@ -126,57 +131,56 @@ std::string FlitNetwork::verify_conservation() const {
 
 std::string FlitNetwork::wait_for_cycle() const {
   // Each waiting input VC names one it waits for: the one that holds the slot or the VC it needs.
-  const auto waits_for = [&](std::uint32_t input, std::string& reason) -> std::int64_t {
-    const std::uint32_t router = input >> vc_shift_;
-    const std::uint32_t base = router << vc_shift_;
-    const std::uint64_t bit = std::uint64_t{1} << (input - base);
-    const InputVc& vc = inputs_[input];
-    if ((routers_[router].blocked & bit) != 0) {
-      const Port& port = ports_[(router << port_shift_) + vc.output];
-      const OutputVc& out = outputs_[base + vc.output_vc];
-      const std::uint32_t word = rings_[credit_slot(out.write, port.gap)];
-      reason = " waits for a credit of output port " + std::to_string(vc.output) + " VC " +
-               std::to_string(vc.output_vc - vc.output * num_vcs_);
+  const auto waits_for = [&](std::uint32_t id, std::string& reason) -> std::int64_t {
+    const std::uint32_t r = id >> 6U;
+    const std::uint32_t base = id & ~63U;
+    const std::uint64_t bit = bit64(id & 63U);
+    const InputVc& vc = input(id);
+    if ((router(r).blocked & bit) != 0) {
+      const OutputVc& out = output(base + vc.output_vc);
+      const std::uint32_t word = rings_[credit_slot(out.write, gap(r, vc.output))];
+      reason = " waits for a credit of output port " + std::to_string(out.port) + " VC " + std::to_string(out.vc);
       if ((word & kFlit) == 0) return -1;
       return out.down;
     }
-    const bool asks = !asking_.empty() && (asking_[router] & bit) != 0;
+    const bool asks = !asking_.empty() && (asking_[r] & bit) != 0;
     if (asks && vc.output == kNoPort) {
       reason = " is held back by the routing function";
       return -1;
     }
-    if (asks || (routers_[router].parked & bit) != 0) {
+    if (asks || (router(r).parked & bit) != 0) {
       reason = " waits for an output VC of port " + std::to_string(vc.output);
-      const std::uint32_t count = candidate_count_.empty() ? 1 : candidate_count_[input];
+      const std::size_t number = dense(id);
+      const std::uint32_t count = candidate_count_.empty() ? 1 : candidate_count_[number];
       for (std::uint32_t i = 1; i < count; ++i) {
-        const std::uint8_t port = candidates_[input * std::size_t{candidate_room_} + i].port;
-        reason += (i + 1 < count ? ", " : " or ") + std::to_string(port);
+        const std::uint8_t other = candidates_[number * candidate_room_ + i].port;
+        reason += (i + 1 < count ? ", " : " or ") + std::to_string(other);
       }
-      const std::uint32_t wanted = lowest(vc.vcs);
-      if ((ports_[(router << port_shift_) + vc.output].free_vcs >> wanted & 1U) != 0) return -1;
-      return base + outputs_[base + vc.output * num_vcs_ + wanted].owner;
+      const std::uint32_t wanted = charged(id);
+      if ((port(r, vc.output).free_vcs >> output(wanted).vc & 1U) != 0) return -1;
+      return base + output(wanted).owner;
     }
     if (vc.output != kNoPort && vc.visible == 0) {
       reason = " is empty in the middle of a packet and waits for its next flit";
-      const Port& port = ports_[(router << port_shift_) + port_of_[input - base]];
-      if (port.source != 0) return -1;
-      const std::uint32_t up = port.up + vc_of_[input - base];
-      return (up & ~((1U << vc_shift_) - 1)) + outputs_[up].owner;
+      const Port& in = port(r, vc.port);
+      if (in.source != 0) return -1;
+      const std::uint32_t up = in.up + vc.vc;
+      return (up & ~63U) + output(up).owner;
     }
     return -2;
   };
   std::string longest;
   std::size_t longest_length = 0;
-  std::vector<std::uint32_t> seen(inputs_.size(), 0);
+  std::vector<std::uint32_t> seen(input_vcs(), 0);
   std::uint32_t walk = 0;
-  for (std::uint32_t start = 0; start < inputs_.size(); ++start) {
+  for (std::size_t start = 0; start < input_vcs(); ++start) {
     if (seen[start] != 0) continue;
     ++walk;
     std::vector<std::uint32_t> chain;
     std::vector<std::string> reasons;
-    std::uint32_t at = start;
+    std::uint32_t at = sparse(start);
     while (true) {
-      if (seen[at] == walk) {
+      if (seen[dense(at)] == walk) {
         const auto first = static_cast<std::size_t>(std::find(chain.begin(), chain.end(), at) - chain.begin());
         std::string text = "cycle of " + std::to_string(chain.size() - first) + " waiting VCs:";
         for (std::size_t i = first; i < chain.size(); ++i) {
@@ -185,8 +189,8 @@ std::string FlitNetwork::wait_for_cycle() const {
         }
         return text;
       }
-      if (seen[at] != 0) break;
-      seen[at] = walk;
+      if (seen[dense(at)] != 0) break;
+      seen[dense(at)] = walk;
       std::string reason;
       const std::int64_t next = waits_for(at, reason);
       if (next == -2) break;
@@ -207,18 +211,16 @@ std::string FlitNetwork::wait_for_cycle() const {
 std::size_t FlitNetwork::core_bytes() const {
   const auto bytes = [](const auto& v) { return v.capacity() * sizeof(v[0]); };
   std::size_t sum = sizeof(*this);
-  sum += bytes(rings_) + bytes(routers_) + bytes(ports_) + bytes(inputs_) + bytes(outputs_) + bytes(since_);
+  sum += bytes(rings_) + bytes(small_) + bytes(large_) + bytes(stalls_) + bytes(gaps_) + bytes(active_);
   sum += bytes(routes_) + bytes(vc_sets_) + bytes(arrivals_due_) + bytes(arrivals_count_) + bytes(wakes_due_) +
          bytes(packets_) + bytes(terminals_);
-  sum += bytes(queues_) + bytes(source_write_) + bytes(active_sources_) + bytes(future_sources_);
+  sum += bytes(queues_) + bytes(source_write_) + bytes(future_sources_);
   sum += bytes(batch_start_) + bytes(batch_end_) + bytes(last_send_) + bytes(window_injected_) + bytes(window_ejected_);
-  sum += bytes(injected_to_) + bytes(ejected_at_) + bytes(flits_) + bytes(no_credit_) + bytes(lost_switch_);
-  sum += bytes(busy_vc_) + bytes(lost_vc_) + bytes(arrivals_) + bytes(departures_);
+  sum += bytes(injected_to_) + bytes(ejected_at_) + bytes(arrivals_) + bytes(departures_) + bytes(flit_arrivals_);
   sum += bytes(streams_) + bytes(booksim_draws_) + bytes(queue_order_) + bytes(to_route_) + bytes(arrived_);
   sum += bytes(candidates_) + bytes(candidate_count_) + bytes(asking_) + bytes(asking_active_) + bytes(packet_number_);
   sum += bytes(spec_.links) + bytes(spec_.terminals) + bytes(spec_.classes);
   for (const auto& wakes : wakes_due_) sum += bytes(wakes);
-  for (const auto* active : {&va_active_[0], &va_active_[1], &sa_active_[0], &sa_active_[1]}) sum += bytes(*active);
   return sum;
 }
 
@@ -236,14 +238,16 @@ void FlitNetwork::rebase(std::int64_t next_base) {
     for (std::uint32_t& stamp : *stamps) earlier(stamp);
   }
   // waits may have begun before the new base: their stamps wrap, differences stay right
-  for (std::uint32_t& stamp : since_) stamp -= static_cast<std::uint32_t>(delta);
+  for (std::size_t number = 0; number < input_vcs(); ++number) {
+    input(sparse(number)).since -= static_cast<std::uint32_t>(delta);
+  }
   if ((delta & 1) != 0) {
-    for (Router& router : routers_) {
-      std::swap(router.va[0], router.va[1]);
-      std::swap(router.sa[0], router.sa[1]);
+    for (std::uint32_t r = 0; r < num_routers_; ++r) {
+      std::swap(router(r).va[0], router(r).va[1]);
+      std::swap(router(r).sa[0], router(r).sa[1]);
     }
-    std::swap(va_active_[0], va_active_[1]);
-    std::swap(sa_active_[0], sa_active_[1]);
+    std::swap_ranges(va_active(0), va_active(0) + router_words_, va_active(1));
+    std::swap_ranges(sa_active(0), sa_active(0) + router_words_, sa_active(1));
   }
   const auto turn = [&](auto& items, std::size_t slots) {
     const auto by = static_cast<std::ptrdiff_t>(static_cast<std::size_t>(delta) % slots * (items.size() / slots));
@@ -261,14 +265,16 @@ void FlitNetwork::visit(sim::Visitor& v) {
   v.value(Kind::stamp, base_);
   v.value(Kind::stamp, cycle_);
   v.vector(Kind::state, rings_);
-  v.vector(Kind::state, routers_);
-  v.vector(Kind::state, ports_);
-  v.vector(Kind::state, inputs_);
-  v.vector(Kind::state, outputs_);
-  v.vector(Kind::state, since_);
-  for (auto* active : {&va_active_[0], &va_active_[1], &sa_active_[0], &sa_active_[1]}) {
-    v.vector(Kind::state, *active);
+  // the counters that stand between state are shown apart
+  std::vector<std::int64_t> flits(input_vcs());
+  for (std::size_t number = 0; number < flits.size(); ++number) {
+    flits[number] = std::exchange(output(sparse(number)).flits, 0);
   }
+  v.vector(Kind::state, small_);
+  v.vector(Kind::state, large_);
+  v.vector(Kind::counter, flits);
+  for (std::size_t number = 0; number < flits.size(); ++number) output(sparse(number)).flits = flits[number];
+  v.vector(Kind::state, active_);
   v.vector(Kind::state, arrivals_count_);
   for (std::size_t slot = 0; slot < arrivals_count_.size(); ++slot) {
     v.array(Kind::state, arrivals_due_.data() + slot * arrivals_room_, arrivals_count_[slot]);
@@ -279,7 +285,6 @@ void FlitNetwork::visit(sim::Visitor& v) {
   v.vector(Kind::state, terminals_);
   v.vector(Kind::state, queues_);
   v.vector(Kind::state, source_write_);
-  v.vector(Kind::state, active_sources_);
   v.vector(Kind::state, future_sources_);
   v.vector(Kind::state, batch_start_);
   v.vector(Kind::state, batch_end_);
@@ -290,10 +295,10 @@ void FlitNetwork::visit(sim::Visitor& v) {
   v.value(Kind::state, fault_countdown_);
   v.value(Kind::state, window_begin_);
   v.value(Kind::state, window_end_);
-  for (auto* counters : {&window_injected_, &window_ejected_, &injected_to_, &ejected_at_, &flits_, &no_credit_,
-                         &lost_switch_, &busy_vc_, &lost_vc_}) {
+  for (auto* counters : {&window_injected_, &window_ejected_, &injected_to_, &ejected_at_}) {
     v.vector(Kind::counter, *counters);
   }
+  v.vector(Kind::counter, stalls_);
   v.vector(Kind::state, arrivals_);
   v.vector(Kind::state, departures_);
   v.vector(Kind::state, flit_arrivals_);

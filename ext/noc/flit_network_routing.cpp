@@ -17,31 +17,29 @@ std::uint32_t RouterView::num_vcs() const { return network_.num_vcs_; }
 
 bool RouterView::link_up(std::uint32_t port) const {
   if (port >= ports()) return false;
-  const FlitNetwork::Port& p = network_.ports_[(router_ << network_.port_shift_) + port];
+  const FlitNetwork::Port& p = network_.port(router_, port);
   return p.link_time != 0 || p.terminal != FlitNetwork::kNoLink;
 }
 
 std::uint32_t RouterView::free_slots(std::uint32_t port, std::uint32_t vc) const {
   if (!link_up(port) || vc >= network_.num_vcs_) return 0;
-  const std::uint32_t gap = network_.ports_[(router_ << network_.port_shift_) + port].gap;
+  const std::uint32_t gap = network_.gap(router_, port);
   const std::uint32_t depth = network_.ring_mask_ + 1 - gap;
-  const std::uint32_t resource = (router_ << network_.vc_shift_) + port * network_.num_vcs_ + vc;
-  const std::uint32_t write = network_.outputs_[resource].write;
+  const std::uint32_t write = network_.output((router_ << 6U) + port * network_.num_vcs_ + vc).write;
   std::uint32_t free = 0;
   while (free < depth && network_.rings_[network_.credit_slot(write, gap + free)] <= now_) ++free;
   return free;
 }
 
 std::uint32_t RouterView::free_vcs(std::uint32_t port) const {
-  return link_up(port) ? network_.ports_[(router_ << network_.port_shift_) + port].free_vcs : 0;
+  return link_up(port) ? network_.port(router_, port).free_vcs : 0;
 }
 
 std::uint32_t RouterView::queued_flits(std::uint32_t port) const {
   if (port >= ports()) return 0;
   std::uint32_t flits = 0;
-  const std::uint64_t to = network_.ports_[(router_ << network_.port_shift_) + port].to;
-  for (std::uint64_t rest = to; rest != 0; rest &= rest - 1) {
-    flits += network_.inputs_[(router_ << network_.vc_shift_) + lowest(rest)].visible;
+  for (std::uint64_t rest = network_.port(router_, port).to; rest != 0; rest &= rest - 1) {
+    flits += network_.input((router_ << 6U) + lowest(rest)).visible;
   }
   return flits;
 }
@@ -54,13 +52,13 @@ void FlitNetwork::build_routing(const NetworkSpec& spec) {
   routing_ = kind == RoutingKind::plugin ? spec.routing.plugin->create(spec) : make_builtin(spec);
   traits_ = routing_->traits();
   traits_.several = traits_.several || traits_.adaptive;
-  const std::size_t vcs = inputs_.size();
+  const std::size_t vcs = input_vcs();
   candidate_room_ = traits_.several ? 2 * as_u32(spec.ports) : 1;
   candidates_.resize(vcs * candidate_room_);
   candidate_count_.resize(vcs);
-  asking_.resize(routers_.size());
-  asking_active_.resize(va_active_[0].size());
-  for (std::uint32_t r = 0; r < routers_.size(); ++r) streams_.emplace_back(spec.routing.seed, r);
+  asking_.resize(num_routers_);
+  asking_active_.resize(router_words_);
+  for (std::uint32_t r = 0; r < num_routers_; ++r) streams_.emplace_back(spec.routing.seed, r);
   if (spec.compat_booksim2) {
     booksim_draws_.emplace_back(static_cast<std::int32_t>(spec.routing.seed & 0x3FFFFFFFU));
     draws_.booksim_ = booksim_draws_.data();
@@ -70,115 +68,116 @@ void FlitNetwork::build_routing(const NetworkSpec& spec) {
 
 // --------------------------------------------------------------------------------------------------------- asking
 
-void FlitNetwork::fail(std::uint32_t input, const std::string& what) {
-  const Packet& packet = packets_[rings_[inputs_[input].front] & kPacketMask];
+void FlitNetwork::fail(std::uint32_t id, const std::string& what) {
+  const Packet& packet = packets_[rings_[input(id).front] & kPacketMask];
   const std::string name = spec_.routing.plugin != nullptr ? " '" + spec_.routing.plugin->name() + "'" : "";
-  failure_ = "routing function" + name + ": " + what + " (" + name_of_input(input) + ", packet " +
-             std::to_string(packet_number_[rings_[inputs_[input].front] & kPacketMask]) + " from node " +
+  failure_ = "routing function" + name + ": " + what + " (" + name_of_input(id) + ", packet " +
+             std::to_string(packet_number_[rings_[input(id).front] & kPacketMask]) + " from node " +
              std::to_string(packet.source) + " to node " + std::to_string(packet.dest) + ", cycle " +
              std::to_string(cycle_) + ")";
   stuck_ = 1;
 }
 
 // What is wrong with a candidate, empty when nothing is.
-std::string FlitNetwork::wrong_candidate(std::uint32_t input, const Candidate& candidate) const {
-  const std::string port = "port " + std::to_string(candidate.port);
+std::string FlitNetwork::wrong_candidate(std::uint32_t id, const Candidate& candidate) const {
+  const std::string offered = "offered port " + std::to_string(candidate.port);
   if (candidate.port >= as_u32(spec_.ports)) {
-    return "offered " + port + "; a router has " + std::to_string(spec_.ports) + " ports";
+    return offered + "; a router has " + std::to_string(spec_.ports) + " ports";
   }
-  const Packet& packet = packets_[rings_[inputs_[input].front] & kPacketMask];
-  const Port& out = ports_[((input >> vc_shift_) << port_shift_) + candidate.port];
+  const Packet& packet = packets_[rings_[input(id).front] & kPacketMask];
+  const Port& out = port(id >> 6U, candidate.port);
   if (out.terminal != kNoLink) {
-    if (out.terminal != as_u32(packet.dest)) return "offered " + port + ", which ejects to another node";
+    if (out.terminal != as_u32(packet.dest)) return offered + ", which ejects to another node";
   } else if (out.link_time == 0) {
-    return "offered " + port + ", which is not connected";
+    return offered + ", which is not connected";
   }
-  if ((candidate.vc_mask & packet.class_vcs) == 0) return "offered no VC of the packet's message class on " + port;
+  if ((candidate.vc_mask & class_masks_[packet.message_class]) == 0)
+    return "offered no VC of the packet's message class on port " + std::to_string(candidate.port);
   return {};
 }
 
-// Asks the function for the head at the front of `input`; false: it is held back, or the run has failed.
-bool FlitNetwork::ask(std::uint32_t input, std::uint32_t now) {
-  const std::uint32_t router = input >> vc_shift_;
-  const std::uint32_t bit = input & ((1U << vc_shift_) - 1);
-  const std::uint32_t slot = rings_[inputs_[input].front] & kPacketMask;
+// Asks the function for the head at the front of `id`; false: it is held back, or the run has failed.
+bool FlitNetwork::ask(std::uint32_t id, std::uint32_t now) {
+  const std::uint32_t r = id >> 6U;
+  const std::uint32_t bit = id & 63U;
+  const std::uint32_t slot = rings_[input(id).front] & kPacketMask;
   Packet& packet = packets_[slot];
-  Candidate* candidates = &candidates_[input * std::size_t{candidate_room_}];
-  draws_.stream_ = &streams_[router];
+  Candidate* candidates = &candidates_[dense(id) * candidate_room_];
+  draws_.stream_ = &streams_[r];
   RouteRequest request;
-  request.router = router;
+  request.router = r;
   request.in_port = port_of_[bit];
   request.in_vc = vc_of_[bit];
-  request.from_terminal = ports_[(router << port_shift_) + port_of_[bit]].source != 0;
+  request.from_terminal = port(r, port_of_[bit]).source != 0;
   request.source = as_u32(packet.source);
   request.dest = as_u32(packet.dest);
   request.message_class = packet.message_class;
-  request.class_vcs = packet.class_vcs;
+  request.class_vcs = class_masks_[packet.message_class];
   request.hops = static_cast<std::uint32_t>(packet.path >> 32U) - 1;
   request.size_flits = as_u32(packet.size);
   request.cycle = cycle_;
   request.packet = packet_number_[slot];
   request.state = packet.route_state;
   request.draws = &draws_;
-  const RouterView view(*this, router, now);
+  const RouterView view(*this, r, now);
   const RoutingKind kind = spec_.routing.kind;
   const std::int32_t count = kind == RoutingKind::plugin
                                  ? routing_->route(request, view, candidates, candidate_room_)
                                  : route_builtin(kind, *routing_, request, view, candidates, candidate_room_);
   packet.route_state = request.state;
-  candidate_count_[input] = 0;
+  candidate_count_[dense(id)] = 0;
   if (count <= 0) {
-    if (count < 0) fail(input, routing_->failure());
+    if (count < 0) fail(id, routing_->failure());
     return false;
   }
   if (as_u32(count) > candidate_room_) {
-    fail(input, "offered " + std::to_string(count) + " candidates; room is for " + std::to_string(candidate_room_));
+    fail(id, "offered " + std::to_string(count) + " candidates; room is for " + std::to_string(candidate_room_));
     return false;
   }
   for (std::uint32_t i = 0; i < as_u32(count); ++i) {
-    const std::string wrong = wrong_candidate(input, candidates[i]);
+    const std::string wrong = wrong_candidate(id, candidates[i]);
     if (!wrong.empty()) {
-      fail(input, wrong);
+      fail(id, wrong);
       return false;
     }
-    candidates[i].vc_mask &= packet.class_vcs;
+    candidates[i].vc_mask &= class_masks_[packet.message_class];
   }
-  candidate_count_[input] = as_u8(as_u32(count));
+  candidate_count_[dense(id)] = as_u8(as_u32(count));
   return true;
 }
 
 // The head takes part in VC allocation from `join` on.
-void FlitNetwork::offer_candidates(std::uint32_t input, std::uint32_t join, std::uint32_t now) {
-  const std::uint32_t router = input >> vc_shift_;
-  const std::uint64_t bit = bit64(input & ((1U << vc_shift_) - 1));
-  const Candidate* candidates = &candidates_[input * std::size_t{candidate_room_}];
-  InputVc& vc = inputs_[input];
+void FlitNetwork::offer_candidates(std::uint32_t id, std::uint32_t join, std::uint32_t now) {
+  const std::uint32_t r = id >> 6U;
+  const std::uint64_t bit = bit64(id & 63U);
+  const Candidate* candidates = &candidates_[dense(id) * candidate_room_];
+  InputVc& vc = input(id);
   vc.output = candidates[0].port;
   vc.vcs = candidates[0].vc_mask;
-  for (std::uint32_t i = 0; i < candidate_count_[input]; ++i) {
-    ports_[(router << port_shift_) + candidates[i].port].to |= bit;
+  for (std::uint32_t i = 0; i < candidate_count_[dense(id)]; ++i) {
+    port(r, candidates[i].port).to |= bit;
   }
   if (join <= now + 1) {
-    join_va(router, bit, join);
+    join_va(r, bit, join);
   } else {
-    wake_at(join, kJoinVa, input);
+    wake_at(join, kJoinVa, id);
   }
 }
 
-void FlitNetwork::drop_candidates(std::uint32_t input) {
-  const std::uint32_t router = input >> vc_shift_;
-  const std::uint64_t bit = bit64(input & ((1U << vc_shift_) - 1));
-  const Candidate* candidates = &candidates_[input * std::size_t{candidate_room_}];
-  for (std::uint32_t i = 0; i < candidate_count_[input]; ++i) {
-    ports_[(router << port_shift_) + candidates[i].port].to &= ~bit;
+void FlitNetwork::drop_candidates(std::uint32_t id) {
+  const std::uint32_t r = id >> 6U;
+  const std::uint64_t bit = bit64(id & 63U);
+  const Candidate* candidates = &candidates_[dense(id) * candidate_room_];
+  for (std::uint32_t i = 0; i < candidate_count_[dense(id)]; ++i) {
+    port(r, candidates[i].port).to &= ~bit;
   }
 }
 
 // The function is asked again in the next cycle.
-void FlitNetwork::ask_later(std::uint32_t input) {
-  const std::uint32_t router = input >> vc_shift_;
-  asking_[router] |= bit64(input & ((1U << vc_shift_) - 1));
-  asking_active_[router >> 6U] |= bit64(router & 63U);
+void FlitNetwork::ask_later(std::uint32_t id) {
+  const std::uint32_t r = id >> 6U;
+  asking_[r] |= bit64(id & 63U);
+  asking_active_[r >> 6U] |= bit64(r & 63U);
 }
 
 // Heads that reached the front of their VC: those behind a tail that left in the last step, and arrivals.
@@ -188,16 +187,16 @@ void FlitNetwork::route_arrived(std::uint32_t now) {
   } else {
     order_as_booksim();
   }
-  for (const std::uint32_t input : to_route_) {
+  for (const std::uint32_t id : to_route_) {
     if (!failure_.empty()) break;
-    const std::uint32_t router = input >> vc_shift_;
-    const std::uint32_t bit = input & ((1U << vc_shift_) - 1);
-    packets_[rings_[inputs_[input].front] & kPacketMask].path += ports_[(router << port_shift_) + port_of_[bit]].step;
-    since_[input] = now + va_delay_;
-    if (ask(input, now)) {
-      offer_candidates(input, now + va_delay_, now);
+    const std::uint32_t r = id >> 6U;
+    const std::uint32_t bit = id & 63U;
+    packets_[rings_[input(id).front] & kPacketMask].path += port(r, port_of_[bit]).step;
+    input(id).since = now + va_delay_;
+    if (ask(id, now)) {
+      offer_candidates(id, now + va_delay_, now);
     } else {
-      ask_later(input);
+      ask_later(id);
     }
   }
   to_route_.clear();
@@ -210,18 +209,16 @@ void FlitNetwork::route_arrived(std::uint32_t now) {
 // front gets a key that falls with the cycle, what is appended one that rises.
 void FlitNetwork::order_as_booksim() {
   std::sort(to_route_.begin(), to_route_.end(), [&](std::uint32_t a, std::uint32_t b) {
-    const std::uint32_t router_a = a >> vc_shift_;
-    const std::uint32_t router_b = b >> vc_shift_;
-    return router_a != router_b ? router_a < router_b : queue_order_[a] < queue_order_[b];
+    return a >> 6U != b >> 6U ? a >> 6U < b >> 6U : queue_order_[dense(a)] < queue_order_[dense(b)];
   });
   std::sort(arrived_.begin(), arrived_.end());
   const auto middle = static_cast<std::ptrdiff_t>(to_route_.size());
   to_route_.insert(to_route_.end(), arrived_.begin(), arrived_.end());
   std::inplace_merge(to_route_.begin(), to_route_.begin() + middle, to_route_.end(),
-                     [&](std::uint32_t a, std::uint32_t b) { return a >> vc_shift_ < b >> vc_shift_; });
+                     [&](std::uint32_t a, std::uint32_t b) { return a >> 6U < b >> 6U; });
   constexpr std::int64_t kMostPerStep = std::int64_t{1} << 28;
   for (std::size_t i = 0; i < to_route_.size(); ++i) {
-    queue_order_[to_route_[i]].va = static_cast<std::int64_t>(i) - cycle_ * kMostPerStep;
+    queue_order_[dense(to_route_[i])].va = static_cast<std::int64_t>(i) - cycle_ * kMostPerStep;
   }
 }
 
@@ -231,21 +228,21 @@ void FlitNetwork::ask_again(std::uint32_t now) {
     std::uint64_t active = asking_active_[word];
     asking_active_[word] = 0;
     for (; active != 0; active &= active - 1) {
-      const std::uint32_t router = static_cast<std::uint32_t>(word) * 64 + lowest(active);
-      std::uint64_t rest = asking_[router];
-      asking_[router] = 0;
+      const std::uint32_t r = static_cast<std::uint32_t>(word) * 64 + lowest(active);
+      std::uint64_t rest = asking_[r];
+      asking_[r] = 0;
       for (; rest != 0; rest &= rest - 1) {
-        const std::uint32_t input = (router << vc_shift_) + lowest(rest);
-        const bool held = candidate_count_[input] == 0;
-        drop_candidates(input);
-        if (!failure_.empty() || !ask(input, now)) {
-          inputs_[input].output = kNoPort;
-          ask_later(input);
+        const std::uint32_t id = (r << 6U) + lowest(rest);
+        const bool held = candidate_count_[dense(id)] == 0;
+        drop_candidates(id);
+        if (!failure_.empty() || !ask(id, now)) {
+          input(id).output = kNoPort;
+          ask_later(id);
           continue;
         }
         const std::uint32_t join = held ? now + va_delay_ : now;
-        if (held) since_[input] = join;
-        offer_candidates(input, join, now);
+        if (held) input(id).since = join;
+        offer_candidates(id, join, now);
       }
     }
   }
@@ -254,14 +251,13 @@ void FlitNetwork::ask_again(std::uint32_t now) {
 // ------------------------------------------------------------------------------------------------------- VC allocation
 
 // Un-owned output VCs that a head asks for: those of its best priority that has any.
-std::uint64_t FlitNetwork::asked_vcs(std::uint32_t router, std::uint32_t bit) const {
-  const std::uint32_t input = (router << vc_shift_) + bit;
-  const Candidate* candidates = &candidates_[input * std::size_t{candidate_room_}];
+std::uint64_t FlitNetwork::asked_vcs(std::uint32_t id) const {
+  const Candidate* candidates = &candidates_[dense(id) * candidate_room_];
   std::uint64_t asked = 0;
   std::uint32_t best = ~0U;
-  for (std::uint32_t i = 0; i < candidate_count_[input]; ++i) {
+  for (std::uint32_t i = 0; i < candidate_count_[dense(id)]; ++i) {
     const Candidate& candidate = candidates[i];
-    const std::uint32_t free = ports_[(router << port_shift_) + candidate.port].free_vcs & candidate.vc_mask;
+    const std::uint32_t free = port(id >> 6U, candidate.port).free_vcs & candidate.vc_mask;
     if (free == 0) continue;
     if (!spec_.compat_booksim2) {
       if (candidate.priority > best) continue;
@@ -273,26 +269,26 @@ std::uint64_t FlitNetwork::asked_vcs(std::uint32_t router, std::uint32_t bit) co
   return asked;
 }
 
-// iSLIP over all pairs of a head and an output VC it asks for: as allocate_vcs, but a head may be granted VCs of
-// several outputs and accepts one.
-void FlitNetwork::allocate_several(std::uint32_t router, std::uint64_t requests, std::uint32_t now) {
-  const std::uint32_t base = router << vc_shift_;
+// iSLIP over all pairs of a head and an output VC it asks for: a head may be granted VCs of several outputs and accepts
+// one.
+void FlitNetwork::allocate_several(std::uint32_t r, std::uint64_t requests, std::uint32_t now) {
+  const std::uint32_t base = r << 6U;
   std::uint64_t asks[64];
   std::uint64_t asked = 0;
   for (std::uint64_t rest = requests; rest != 0; rest &= rest - 1) {
     const std::uint32_t bit = lowest(rest);
-    asks[bit] = asked_vcs(router, bit);
+    const std::uint32_t id = base + bit;
+    asks[bit] = asked_vcs(id);
     asked |= asks[bit];
     if (asks[bit] != 0) continue;
     requests &= ~bit64(bit);
     if (!traits_.adaptive) {
-      park(router, bit, now);
+      park(id, now);
       continue;
     }
-    const InputVc& vc = inputs_[base + bit];
-    busy_vc_[base + vc.output * num_vcs_ + lowest(vc.vcs)] += now + 1 - since_[base + bit];
-    since_[base + bit] = now + 1;
-    ask_later(base + bit);
+    stalls(charged(id)).busy_vc += now + 1 - input(id).since;
+    input(id).since = now + 1;
+    ask_later(id);
   }
   std::uint64_t grants[64];  // output VCs, per head
   std::uint64_t granted = 0;
@@ -303,28 +299,43 @@ void FlitNetwork::allocate_several(std::uint32_t router, std::uint64_t requests,
       const std::uint32_t bit = lowest(each);
       if ((asks[bit] >> resource & 1U) != 0) heads |= bit64(bit);
     }
-    const std::uint32_t winner = round_robin(heads, outputs_[base + resource].grant);
+    const std::uint32_t winner = round_robin(heads, output(base + resource).owner + 1U);
     if ((granted & bit64(winner)) == 0) grants[winner] = 0;
     granted |= bit64(winner);
     grants[winner] |= bit64(resource);
   }
   for (std::uint64_t rest = granted; rest != 0; rest &= rest - 1) {
     const std::uint32_t winner = lowest(rest);
-    InputVc& vc = inputs_[base + winner];
-    const std::uint32_t resource = round_robin(grants[winner], vc.accept);
-    drop_candidates(base + winner);
-    vc.output = port_of_[resource];
-    vc.vcs = 1U << vc_of_[resource];
-    ports_[(router << port_shift_) + vc.output].to |= bit64(winner);
-    grant_vc(router, winner, resource, now);
+    grant_candidate(base + winner, round_robin(grants[winner], input(base + winner).output_vc + 1U), now);
   }
   const std::uint64_t losers = requests & ~granted;
   if (losers == 0) return;
   if (!traits_.adaptive) {
-    join_va(router, losers, now + 1);
+    join_va(r, losers, now + 1);
     return;
   }
   for (std::uint64_t rest = losers; rest != 0; rest &= rest - 1) ask_later(base + lowest(rest));
+}
+
+// The head takes one of its candidates' output VCs.
+void FlitNetwork::grant_candidate(std::uint32_t id, std::uint32_t resource, std::uint32_t now) {
+  InputVc& vc = input(id);
+  OutputVc& out = output((id & ~63U) + resource);
+  drop_candidates(id);
+  vc.output = out.port;
+  vc.vcs = 1U << out.vc;
+  vc.output_vc = as_u8(resource);
+  out.owner = as_u8(id & 63U);
+  Port& to = port(id >> 6U, out.port);
+  to.to |= bit64(id & 63U);
+  to.free_vcs &= ~(1U << out.vc);
+  stalls((id & ~63U) + resource).lost_vc += now - vc.since;
+  order_grant(id);
+  if (sa_delay_ == 1) {
+    join_sa(id >> 6U, bit64(id & 63U), now + 1);
+  } else {
+    wake_at(now + sa_delay_, kJoinSa, id);
+  }
 }
 
 // ------------------------------------------------------------------------------------------------- progress and ticks
@@ -339,11 +350,10 @@ void FlitNetwork::run_ticks() {
 
 // Anything at work but heads that are asked for again.
 void FlitNetwork::note_progress(std::uint32_t now) {
-  for (const auto* active : {&va_active_[now & 1U], &sa_active_[now & 1U], &active_sources_}) {
-    for (const std::uint64_t word : *active) {
-      if (word != 0) last_progress_ = cycle_;
-    }
-  }
+  std::uint64_t busy = 0;
+  for (std::size_t word = 0; word < router_words_; ++word) busy |= va_active(now)[word] | sa_active(now)[word];
+  for (std::size_t word = 0; word < source_words(); ++word) busy |= sources_active()[word];
+  if (busy != 0) last_progress_ = cycle_;
   draws_before_ = draws_.made_;
 }
 

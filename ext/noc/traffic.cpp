@@ -47,7 +47,7 @@ GeometricGap::GeometricGap(double probability) : longer_{}, first_{} {
   }
 }
 
-std::int64_t GeometricGap::draw(sim::RandomStream& random) const {
+inline std::int64_t GeometricGap::draw(sim::RandomStream& random) const {
   std::int64_t gap = 0;
   while (true) {
     const std::uint64_t u = random.next();
@@ -58,21 +58,33 @@ std::int64_t GeometricGap::draw(sim::RandomStream& random) const {
   }
 }
 
-void Histogram::add(std::int64_t value) {
-  ++count_;
-  max_ = std::max(max_, value);
+void Histogram::add_beyond(std::int64_t value) {
   if (value >= kCounted) {
     large_.push_back(value);
     return;
   }
   const auto at = static_cast<std::size_t>(value);
-  if (at >= counts_.size()) counts_.resize(std::max(at + 1, 2 * counts_.size()));
+  counts_.resize(std::max(at + 1, 2 * counts_.size()));
   ++counts_[at];
 }
 
+std::int64_t Histogram::count() const {
+  std::int64_t sum = static_cast<std::int64_t>(large_.size());
+  for (const std::int64_t count : counts_) sum += count;
+  return sum;
+}
+
+std::int64_t Histogram::max() const {
+  if (!large_.empty()) return *std::max_element(large_.begin(), large_.end());
+  std::size_t value = counts_.size();
+  while (value > 0 && counts_[value - 1] == 0) --value;
+  return static_cast<std::int64_t>(value) - 1;
+}
+
 std::int64_t Histogram::percentile(double p) const {
-  if (count_ == 0) return -1;
-  const auto rank = std::max<std::int64_t>(1, static_cast<std::int64_t>(std::ceil(p * static_cast<double>(count_))));
+  const std::int64_t values = count();
+  if (values == 0) return -1;
+  const auto rank = std::max<std::int64_t>(1, static_cast<std::int64_t>(std::ceil(p * static_cast<double>(values))));
   std::int64_t seen = 0;
   for (std::size_t value = 0; value < counts_.size(); ++value) {
     seen += counts_[value];
@@ -117,7 +129,7 @@ TrafficRun::TrafficRun(const NetworkSpec& network, TrafficSpec traffic)
   if (traffic_.warmup_cycles == 0) before_ = network_.connected_counters();
 }
 
-std::int32_t TrafficRun::destination(std::int32_t source, sim::RandomStream& random) const {
+inline std::int32_t TrafficRun::destination(std::int32_t source, sim::RandomStream& random) const {
   if (!traffic_.permutation.empty()) return traffic_.permutation[static_cast<std::size_t>(source)];
   if (traffic_.nodes.empty()) return static_cast<std::int32_t>(random.below(sources_.size()));
   if (traffic_.nodes.size() == 1) return traffic_.nodes[0];
@@ -129,20 +141,25 @@ std::int32_t TrafficRun::destination(std::int32_t source, sim::RandomStream& ran
 void TrafficRun::generate(std::int64_t end) {
   const std::int64_t window_begin = traffic_.warmup_cycles;
   const std::int64_t window_end = window_begin + traffic_.measure_cycles;
+  PacketIn packet;
+  packet.size_flits = traffic_.packet_size_flits;
+  packet.message_class = traffic_.message_class;
+  std::int64_t created = 0;
   for (std::size_t n = 0; n < sources_.size(); ++n) {
-    Source& source = sources_[n];
-    while (source.next_create < end) {
-      const std::int64_t create = source.next_create;
-      const auto from = static_cast<std::int32_t>(n);
-      network_.offer(
-          {create, from, destination(from, source.random), traffic_.packet_size_flits, traffic_.message_class, 0});
-      if (create >= window_begin && create < window_end) {
-        ++result_.created_packets;
-        result_.created_flits += traffic_.packet_size_flits;
-      }
-      source.next_create = create + gap_.draw(source.random);
+    sim::RandomStream random = sources_[n].random;
+    std::int64_t create = sources_[n].next_create;
+    packet.source = static_cast<std::int32_t>(n);
+    while (create < end) {
+      packet.create_cycle = create;
+      packet.dest = destination(packet.source, random);
+      network_.offer(packet);
+      created += create >= window_begin && create < window_end ? 1 : 0;
+      create += gap_.draw(random);
     }
+    sources_[n] = {random, create};
   }
+  result_.created_packets += created;
+  result_.created_flits += created * traffic_.packet_size_flits;
   generated_to_ = end;
 }
 
@@ -150,27 +167,38 @@ void TrafficRun::collect() {
   const std::int64_t window_begin = traffic_.warmup_cycles;
   const std::int64_t window_end = window_begin + traffic_.measure_cycles;
   const std::int64_t deadline = window_end + traffic_.max_drain_cycles;
+  LatencySums sums;
+  std::int64_t flit_latency = 0;
   for (const Arrival& arrival : network_.arrivals()) {
     if (arrival.create_cycle < window_begin || arrival.create_cycle >= window_end || arrival.cycle >= deadline)
       continue;
-    const LatencyTerms terms = network_.terms(arrival);
-    ++result_.delivered_packets;
-    result_.packet_latency_sum_cycles += arrival.cycle - arrival.create_cycle;
-    result_.network_latency_sum_cycles += arrival.cycle - arrival.inject_cycle;
-    result_.flit_latency_sum_cycles += arrival.flit_latency_sum_cycles;
-    result_.hops_sum += arrival.hops;
-    result_.terms_sum.source_queueing_cycles += terms.source_queueing_cycles;
-    result_.terms_sum.router_cycles += terms.router_cycles;
-    result_.terms_sum.link_cycles += terms.link_cycles;
-    result_.terms_sum.serialisation_cycles += terms.serialisation_cycles;
-    result_.terms_sum.contention_cycles += terms.contention_cycles;
+    const std::int64_t packet_latency = arrival.cycle - arrival.create_cycle;
+    const std::int64_t network_latency = arrival.cycle - arrival.inject_cycle;
+    ++sums.packets;
+    sums.hops += arrival.hops;
+    sums.link_cycles += arrival.link_cycles;
+    sums.packet_latency_cycles += packet_latency;
+    sums.network_latency_cycles += network_latency;
+    flit_latency += arrival.flit_latency_sum_cycles;
     const std::int64_t into = arrival.create_cycle - window_begin;
     const auto batch = std::min(static_cast<std::size_t>(into / batch_cycles_), kBatches - 1);
     ++result_.batch_packets[batch];
-    result_.batch_packet_latency_sums_cycles[batch] += arrival.cycle - arrival.create_cycle;
-    result_.packet_latency.add(arrival.cycle - arrival.create_cycle);
-    result_.network_latency.add(arrival.cycle - arrival.inject_cycle);
+    result_.batch_packet_latency_sums_cycles[batch] += packet_latency;
+    result_.packet_latency.add(packet_latency);
+    result_.network_latency.add(network_latency);
   }
+  sums.flits = sums.packets * traffic_.packet_size_flits;
+  result_.delivered_packets += sums.packets;
+  result_.packet_latency_sum_cycles += sums.packet_latency_cycles;
+  result_.network_latency_sum_cycles += sums.network_latency_cycles;
+  result_.flit_latency_sum_cycles += flit_latency;
+  result_.hops_sum += sums.hops;
+  const LatencyTerms terms = network_.terms(sums);
+  result_.terms_sum.source_queueing_cycles += terms.source_queueing_cycles;
+  result_.terms_sum.router_cycles += terms.router_cycles;
+  result_.terms_sum.link_cycles += terms.link_cycles;
+  result_.terms_sum.serialisation_cycles += terms.serialisation_cycles;
+  result_.terms_sum.contention_cycles += terms.contention_cycles;
   network_.arrivals().clear();
   network_.departures().clear();
 }

@@ -59,18 +59,23 @@ class GeometricGap {
 // An exact distribution of non-negative integers: small values by count, the rest one by one.
 class Histogram {
  public:
-  void add(std::int64_t value);
-  [[nodiscard]] std::int64_t count() const { return count_; }
-  [[nodiscard]] std::int64_t max() const { return max_; }
+  void add(std::int64_t value) {
+    if (static_cast<std::uint64_t>(value) < counts_.size()) {
+      ++counts_[static_cast<std::size_t>(value)];
+    } else {
+      add_beyond(value);
+    }
+  }
+  [[nodiscard]] std::int64_t count() const;
+  [[nodiscard]] std::int64_t max() const;  // -1 when empty
   // The smallest value v such that at least a share p of all values is <= v (nearest rank); -1 when empty.
   [[nodiscard]] std::int64_t percentile(double p) const;
 
  private:
   static constexpr std::int64_t kCounted = 1 << 16;
+  void add_beyond(std::int64_t value);
   std::vector<std::int64_t> counts_;
   std::vector<std::int64_t> large_;
-  std::int64_t count_ = 0;
-  std::int64_t max_ = -1;
 };
 
 // Consecutive parts of the measurement window, by packet creation, for intervals from batch means.

@@ -1,0 +1,561 @@
+// One cycle of a network: arrivals, sources, VC allocation, switch allocation.
+//
+// Compiled once per shape: the size of a router's record, and whether the network is plain: routes from a table, any
+// VC, one message class, R = V = 1, buffers of one depth that is a power of two. What a plain network does not use
+// costs it nothing. On x86-64 every shape is compiled a second time with BMI (shifts and bit scans without detours);
+// the processor at hand decides which is called.
+#include <algorithm>
+
+#include "noc/bits.hpp"
+#include "noc/flit_network.hpp"
+#include "noc/flit_network_inline.hpp"
+
+namespace cosim::noc {
+
+struct FlitNetwork::Cycle {
+  // What the loops read over and over; a copy, so that the compiler sees that no store changes it.
+  template <class Record>
+  struct Local {
+    FlitNetwork& n;
+    Record* records;
+    std::uint32_t* rings;
+    Packet* packets;
+    const std::uint16_t* routes;
+    std::size_t terminals;
+    std::uint32_t* due;
+    std::uint32_t* counts;
+    std::uint32_t room;
+    std::uint32_t due_mask;
+    std::uint32_t ring_mask;
+    std::uint32_t num_vcs;
+    std::uint32_t now;
+    std::uint32_t even;  // parity of now, and of now + 1
+    std::uint32_t odd;
+    std::uint64_t* va_now;  // routers at work in this cycle and the next
+    std::uint64_t* va_next;
+    std::uint64_t* sa_now;
+    std::uint64_t* sa_next;
+
+    Local(FlitNetwork& network, Record* first, std::uint32_t cycle)
+        : n(network),
+          records(first),
+          rings(network.rings_.data()),
+          packets(network.packets_.data()),
+          routes(network.routes_.data()),
+          terminals(network.terminals_.size()),
+          due(network.arrivals_due_.data()),
+          counts(network.arrivals_count_.data()),
+          room(network.arrivals_room_),
+          due_mask(network.arrivals_mask_),
+          ring_mask(network.ring_mask_),
+          num_vcs(network.num_vcs_),
+          now(cycle),
+          even(cycle & 1U),
+          odd(~cycle & 1U),
+          va_now(network.va_active(cycle)),
+          va_next(network.va_active(cycle + 1)),
+          sa_now(network.sa_active(cycle)),
+          sa_next(network.sa_active(cycle + 1)) {}
+
+    [[nodiscard]] COSIM_INLINE std::uint32_t after(std::uint32_t slot) const {
+      const std::uint32_t next = slot + 1;
+      return (next & ring_mask) != 0 ? next : slot - ring_mask;
+    }
+    COSIM_INLINE void arrive(std::uint32_t when, std::uint32_t id) const {
+      const std::uint32_t slot = when & due_mask;
+      due[std::size_t{slot} * room + counts[slot]++] = id;
+    }
+  };
+
+  // Routes the packet at the front of an idle VC; it takes part in VC allocation `wait` cycles from now.
+  template <bool kPlain, std::uint32_t kWait, class Record>
+  static COSIM_INLINE void route_head(const Local<Record>& l, std::uint32_t r, std::uint32_t bit, InputVc& vc,
+                                      Record& record) {
+    const std::uint32_t join = l.now + (kPlain ? kWait : kWait - 1 + l.n.va_delay_);
+    Packet& packet = l.packets[l.rings[vc.front] & kPacketMask];
+    const std::uint32_t route = l.routes[r * l.terminals + as_size(packet.dest)];
+    const std::uint32_t output = route & 255U;
+    packet.path += record.ports[vc.port].step;
+    vc.output = as_u8(output);
+    vc.since = join;
+    record.ports[output].to |= bit64(bit);
+    if constexpr (!kPlain) {
+      vc.vcs = l.n.vc_sets_[route >> 8U] & l.n.class_masks_[packet.message_class];
+      if (l.n.va_delay_ > 1) {
+        l.n.wake_at(join, kJoinVa, (r << 6U) + bit);
+        return;
+      }
+    }
+    if constexpr (kPlain) {
+      record.masks.va[kWait == 1 ? l.odd : l.even] |= bit64(bit);
+      (kWait == 1 ? l.va_next : l.va_now)[r >> 6U] |= bit64(r & 63U);
+    } else {
+      l.n.join_va(r, bit64(bit), join);
+    }
+  }
+
+  template <bool kPlain, class Record>
+  static COSIM_INLINE void run_arrivals(const Local<Record>& l) {
+    const std::uint32_t slot = l.now & l.due_mask;
+    const std::uint32_t* arrivals = l.due + std::size_t{slot} * l.room;
+    const std::uint32_t count = l.counts[slot];
+    l.counts[slot] = 0;
+    for (std::uint32_t i = 0; i < count; ++i) {
+      const std::uint32_t id = arrivals[i];
+      const std::uint32_t r = id >> 6U;
+      const std::uint32_t bit = id & 63U;
+      Record& record = l.records[r];
+      InputVc& vc = record.in[bit];
+      if (vc.visible++ != 0) continue;
+      if (vc.output == kNoPort) {
+        if (!kPlain && l.n.routing_ != nullptr) {
+          l.n.arrived_.push_back(id);
+        } else {
+          route_head<kPlain, 1>(l, r, bit, vc, record);
+        }
+        continue;
+      }
+      record.masks.sa[l.even] |= bit64(bit);
+      l.sa_now[r >> 6U] |= bit64(r & 63U);
+      if constexpr (!kPlain) l.n.order_body(id);
+    }
+  }
+
+  // -------------------------------------------------------------------------------------------------------- sources
+
+  // The first VC with a credit after the last one used; the packet keeps it once its head has left.
+  template <bool kPlain>
+  static COSIM_INLINE bool choose_vc(FlitNetwork& n, std::uint32_t terminal, std::uint32_t message_class,
+                                     SourceQueue& queue, Packet& packet, std::uint32_t now) {
+    const std::uint32_t* writes = &n.source_write_[std::size_t{terminal} * n.num_vcs_];
+    std::uint32_t rest = n.class_masks_[message_class];
+    std::uint32_t vc = round_robin(rest, queue.after);
+    while (true) {
+      const std::uint32_t slot = kPlain ? writes[vc] : n.credit_slot(writes[vc], n.terminals_[terminal].gap);
+      if (n.rings_[slot] <= now) break;
+      rest &= ~(1U << vc);
+      if (rest == 0) return false;
+      vc = round_robin(rest, vc);
+    }
+    queue.vc = as_u8(vc);
+    queue.after = as_u8(vc + 1);
+    queue.left = as_u32(packet.size);
+    packet.inject = n.cycle_;
+    n.injected_to_[as_size(packet.dest)] += packet.size;
+    return true;
+  }
+
+  // One flit of one class; false when none can leave now.
+  template <bool kPlain>
+  static COSIM_INLINE bool send(FlitNetwork& n, std::uint32_t terminal, std::uint32_t message_class,
+                                std::uint32_t now) {
+    SourceQueue& queue = n.queues_[kPlain ? terminal : terminal * n.num_classes_ + message_class];
+    const std::uint32_t slot = queue.first;
+    if (slot == kNoPacket) return false;
+    Packet& packet = n.packets_[slot];
+    if (queue.left == 0) {
+      if (packet.create > n.cycle_ || as_u32(packet.size) <= packet.held) return false;
+      if (!choose_vc<kPlain>(n, terminal, message_class, queue, packet, now)) return false;
+    } else if (queue.left <= packet.held) {
+      return false;
+    }
+    std::uint32_t& write = n.source_write_[std::size_t{terminal} * n.num_vcs_ + queue.vc];
+    if (queue.left != as_u32(packet.size)) {
+      const std::uint32_t at = kPlain ? write : n.credit_slot(write, n.terminals_[terminal].gap);
+      if (n.rings_[at] > now) return false;
+    }
+    const bool tail = queue.left == 1;
+    n.rings_[write] = kFlit | (tail ? kTail : 0U) | slot;
+    write = n.advance(write);
+    n.arrive_at(now + as_u32(kTerminalLinkLatency) + 1, n.terminals_[terminal].input + queue.vc);
+    packet.flit_sum -= n.cycle_;
+    ++n.injected_flits_;
+    n.window_injected_[terminal] += n.cycle_ >= n.window_begin_ && n.cycle_ < n.window_end_ ? 1 : 0;
+    --queue.left;
+    if (!tail) return true;
+    n.departures_.push_back({packet.tag, n.cycle_});
+    --n.queued_packets_;
+    queue.first = packet.next;
+    if (queue.first == kNoPacket) {
+      queue.last = kNoPacket;
+      if (n.num_classes_ == 1) n.sources_active()[terminal >> 6U] &= ~bit64(terminal & 63U);
+    } else if (kPlain && n.packets_[queue.first].create > n.cycle_ + 1) {
+      n.sources_active()[terminal >> 6U] &= ~bit64(terminal & 63U);
+      n.schedule_source(terminal, n.packets_[queue.first].create);
+    }
+    return true;
+  }
+
+  template <bool kPlain>
+  static COSIM_INLINE void run_sources(FlitNetwork& n, std::uint32_t now) {
+    for (std::size_t word = 0; word < n.source_words(); ++word) {
+      for (std::uint64_t rest = n.sources_active()[word]; rest != 0; rest &= rest - 1) {
+        const std::uint32_t terminal = static_cast<std::uint32_t>(word) * 64 + lowest(rest);
+        const bool sent =
+            kPlain || n.num_classes_ == 1 ? send<kPlain>(n, terminal, 0, now) : n.send_by_priority(terminal, now);
+        if (!sent) n.arm(terminal, now);
+      }
+    }
+  }
+
+  // -------------------------------------------------------------------------------------------------- VC allocation
+
+  template <bool kPlain, class Record>
+  static COSIM_INLINE void grant_vc(const Local<Record>& l, Record& record, std::uint32_t r, std::uint32_t bit,
+                                    Port& port, std::uint32_t first, std::uint32_t resource) {
+    InputVc& vc = record.in[bit];
+    OutputVc& out = record.out[resource];
+    if (l.now != vc.since) l.n.stalls(l.n.charged((r << 6U) + bit)).lost_vc += l.now - vc.since;
+    port.free_vcs &= ~(1U << (resource - first));
+    out.owner = as_u8(bit);
+    vc.output_vc = as_u8(resource);
+    if constexpr (!kPlain) {
+      l.n.order_grant((r << 6U) + bit);
+      if (l.n.sa_delay_ != 1) l.n.wake_at(l.now + l.n.sa_delay_, kJoinSa, (r << 6U) + bit);
+    }
+  }
+
+  // Several heads ask for VCs of one output. Returns the winners.
+  template <bool kPlain, class Record>
+  static COSIM_INLINE std::uint64_t allocate_contended(const Local<Record>& l, Record& record, std::uint32_t r,
+                                                       std::uint64_t requests, std::uint32_t output) {
+    Port& port = record.ports[output];
+    const std::uint32_t free = port.free_vcs;
+    const std::uint32_t first = output * l.num_vcs;
+    std::uint32_t wanted = ~0U;
+    std::uint32_t common = ~0U;
+    if (kPlain && free == 0) {
+      for (std::uint64_t rest = requests; rest != 0; rest &= rest - 1) l.n.park((r << 6U) + lowest(rest), l.now);
+      return 0;
+    }
+    if constexpr (!kPlain) {
+      wanted = 0;
+      for (std::uint64_t rest = requests; rest != 0; rest &= rest - 1) {
+        const std::uint32_t bit = lowest(rest);
+        if ((free & record.in[bit].vcs) == 0) {
+          l.n.park((r << 6U) + bit, l.now);
+          requests &= ~bit64(bit);
+        } else {
+          wanted |= record.in[bit].vcs;
+          common &= record.in[bit].vcs;
+        }
+      }
+    }
+    std::uint64_t grants[64];  // output VCs, per head
+    std::uint64_t granted = 0;
+    for (std::uint32_t rest = free & wanted; rest != 0; rest &= rest - 1) {
+      const std::uint32_t vc = lowest(rest);
+      std::uint64_t candidates = requests;
+      if (!kPlain && (common >> vc & 1U) == 0) {
+        for (std::uint64_t each = requests; each != 0; each &= each - 1) {
+          const std::uint32_t bit = lowest(each);
+          if ((record.in[bit].vcs >> vc & 1U) == 0) candidates &= ~bit64(bit);
+        }
+      }
+      const std::uint32_t winner = round_robin(candidates, record.out[first + vc].owner + 1U);
+      if ((granted >> winner & 1U) == 0) grants[winner] = 0;
+      granted |= bit64(winner);
+      grants[winner] |= bit64(first + vc);
+    }
+    for (std::uint64_t rest = granted; rest != 0; rest &= rest - 1) {
+      const std::uint32_t winner = lowest(rest);
+      grant_vc<kPlain>(l, record, r, winner, port, first,
+                       round_robin(grants[winner], record.in[winner].output_vc + 1U));
+    }
+    const std::uint64_t losers = requests & ~granted;
+    if (losers != 0) {
+      record.masks.va[l.odd] |= losers;
+      l.va_next[r >> 6U] |= bit64(r & 63U);
+    }
+    return granted;
+  }
+
+  // iSLIP with one iteration: every free output VC grants the first requester at or after its pointer, every requester
+  // accepts the first grant at or after its own; both pointers move past an accepted pair. Credits are not looked at.
+  // Returns the winners.
+  template <bool kPlain, class Record>
+  static COSIM_INLINE std::uint64_t allocate_vcs(const Local<Record>& l, Record& record, std::uint32_t r,
+                                                 std::uint64_t requests) {
+    std::uint64_t won = 0;
+    while (requests != 0) {
+      const std::uint32_t bit = lowest(requests);
+      const InputVc& vc = record.in[bit];
+      const std::uint32_t output = vc.output;
+      Port& port = record.ports[output];
+      const std::uint64_t same = requests & port.to;
+      requests &= ~same;
+      if (!single(same)) {
+        won |= allocate_contended<kPlain>(l, record, r, same, output);
+        continue;
+      }
+      const std::uint64_t offered = kPlain ? port.free_vcs : port.free_vcs & vc.vcs;
+      if (offered == 0) {
+        l.n.park((r << 6U) + bit, l.now);
+        continue;
+      }
+      const std::uint32_t first = output * l.num_vcs;
+      grant_vc<kPlain>(l, record, r, bit, port, first, round_robin(offered << first, vc.output_vc + 1U));
+      won |= same;
+    }
+    return won;
+  }
+
+  template <bool kPlain, class Record>
+  static COSIM_INLINE void run_vc_allocation(const Local<Record>& l) {
+    const std::size_t words = l.n.router_words_;
+    for (std::size_t word = 0; word < words; ++word) {
+      std::uint64_t rest = l.va_now[word];
+      if (rest == 0) continue;
+      l.va_now[word] = 0;
+      std::uint64_t won_somewhere = 0;
+      for (; rest != 0; rest &= rest - 1) {
+        const std::uint32_t r = static_cast<std::uint32_t>(word) * 64 + lowest(rest);
+        Record& record = l.records[r];
+        const std::uint64_t requests = record.masks.va[l.even];
+        record.masks.va[l.even] = 0;
+        if (!kPlain && l.n.traits_.several) {
+          l.n.allocate_several(r, requests, l.now);
+          continue;
+        }
+        const std::uint64_t won = allocate_vcs<kPlain>(l, record, r, requests);
+        if (!kPlain && l.n.sa_delay_ != 1) continue;
+        record.masks.sa[l.odd] |= won;
+        if (won != 0) won_somewhere |= rest & (0 - rest);
+      }
+      l.sa_next[word] |= won_somewhere;
+    }
+  }
+
+  // ---------------------------------------------------------------------------------------------- switch allocation
+
+  // Per input and output the first VC at or after the input's round robin is put forward; then iSLIP over the ports.
+  // Returns the winners.
+  template <class Record>
+  static COSIM_INLINE std::uint64_t match_switch(const Local<Record>& l, Record& record, std::uint64_t requests) {
+    std::uint64_t asking[64];  // inputs, per output
+    std::uint64_t outputs = 0;
+    for (std::uint64_t rest = requests; rest != 0; rest &= rest - 1) {
+      const InputVc& vc = record.in[lowest(rest)];
+      const std::uint32_t output = vc.output;
+      if ((outputs >> output & 1U) == 0) asking[output] = 0;
+      outputs |= bit64(output);
+      asking[output] |= bit64(vc.port);
+    }
+    std::uint64_t grants[64];  // outputs, per input
+    std::uint64_t granted = 0;
+    for (std::uint64_t rest = outputs; rest != 0; rest &= rest - 1) {
+      const std::uint32_t output = lowest(rest);
+      const std::uint32_t input = round_robin(asking[output], record.ports[output].sa_input + 1U);
+      if ((granted >> input & 1U) == 0) grants[input] = 0;
+      granted |= bit64(input);
+      grants[input] |= bit64(output);
+    }
+    const std::uint64_t vc_bits = bit64(l.num_vcs) - 1;
+    std::uint64_t winners = 0;
+    for (std::uint64_t rest = granted; rest != 0; rest &= rest - 1) {
+      const std::uint32_t input = lowest(rest);
+      const std::uint32_t output = round_robin(grants[input], record.ports[input].sa_output + 1U);
+      const std::uint32_t shift = input * l.num_vcs;
+      const std::uint64_t candidates = (requests & record.ports[output].to) >> shift & vc_bits;
+      winners |= bit64(shift + round_robin(candidates, record.ports[input].sa_vc + 1U));
+    }
+    return winners;
+  }
+
+  static COSIM_INLINE void eject(FlitNetwork& n, std::uint32_t terminal, std::uint32_t word, std::uint32_t sent) {
+    const std::uint32_t slot = word & kPacketMask;
+    Packet& packet = n.packets_[slot];
+    const std::int64_t read = n.base_ + sent + kTerminalLinkLatency + 1;
+    packet.flit_sum += read;
+    ++n.ejected_flits_;
+    ++n.ejected_at_[terminal];
+    n.window_ejected_[terminal] += read >= n.window_begin_ && read < n.window_end_ ? 1 : 0;
+    if (!n.watched_.empty() && n.watched_[terminal] != 0) {
+      n.flit_arrivals_.push_back({packet.tag, read, packet.create, packet.inject,
+                                  static_cast<std::int32_t>(packet.path >> 32U),
+                                  static_cast<std::int32_t>(packet.path & ~0U)});
+    }
+    if ((word & kTail) == 0) return;
+    n.arrivals_.push_back({packet.tag, read, packet.create, packet.inject, packet.flit_sum, packet.source, packet.dest,
+                           packet.size, packet.message_class, static_cast<std::int32_t>(packet.path >> 32U),
+                           static_cast<std::int32_t>(packet.path & ~0U)});
+    packet.next = n.free_packet_;
+    n.free_packet_ = slot;
+  }
+
+  // Moves the front flit of an input VC: frees its slot, writes it downstream, books an ejection. Returns whether the
+  // VC asks for the switch again in the next cycle.
+  template <bool kPlain, class Record>
+  static COSIM_INLINE bool win_switch(const Local<Record>& l, Record& record, std::uint32_t r, std::uint32_t bit) {
+    FlitNetwork& n = l.n;
+    InputVc& vc = record.in[bit];
+    const std::uint32_t output = vc.output;
+    const std::uint32_t input_port = vc.port;
+    Port& in = record.ports[input_port];
+    Port& to = record.ports[output];
+    OutputVc& out = record.out[vc.output_vc];
+
+    in.sa_vc = vc.vc;
+    in.sa_output = as_u8(output);
+    to.sa_input = as_u8(input_port);
+
+    const std::uint32_t front = vc.front;
+    const std::uint32_t word = l.rings[front];
+    const std::uint32_t freed = l.now + in.credit;
+    l.rings[front] = freed;
+    if constexpr (sim::kFaultsCompiled) {
+      if (n.fault_ == sim::Fault::drop_credit && --n.fault_countdown_ == 0) l.rings[front] = kNeverFree;
+    }
+    if ((word & kWaiter) != 0) n.wake_upstream(in, vc.vc, freed);
+    vc.front = l.after(front);
+    const std::uint32_t visible = --vc.visible;
+    ++out.flits;
+
+    const std::uint32_t write = out.write;
+    const std::uint32_t sent = !kPlain && n.batched_ ? n.batched_send(r, output, l.now) : l.now + n.traversal_;
+    bool lost = false;
+    if constexpr (sim::kFaultsCompiled) lost = n.fault_ == sim::Fault::lose_flit && --n.fault_countdown_ == 0;
+    if (!lost) {
+      out.write = l.after(write);
+      if (to.terminal != kNoLink) {
+        l.rings[write] = sent + n.ejection_reuse_;
+        eject(n, to.terminal, word, sent);
+      } else {
+        l.rings[write] = word & ~kWaiter;
+        l.arrive(sent + to.link_time, out.down);
+      }
+    }
+
+    if ((word & kTail) == 0) return visible != 0;
+    to.free_vcs |= 1U << out.vc;
+    to.to &= ~bit64(bit);
+    if ((record.masks.parked & to.to) != 0) n.unpark(r, output, l.now);
+    vc.output = kNoPort;
+    if (visible == 0) return false;
+    if (!kPlain && n.routing_ != nullptr) {
+      n.wake_at(l.now + 1, kRoute, (r << 6U) + bit);
+    } else {
+      route_head<kPlain, 2>(l, r, bit, vc, record);
+    }
+    return false;
+  }
+
+  // Returns the VCs that ask again in the next cycle.
+  template <bool kPlain, class Record>
+  static COSIM_INLINE std::uint64_t allocate_switch(const Local<Record>& l, Record& record, std::uint32_t r,
+                                                    std::uint64_t requests) {
+    if (kPlain && single(requests)) {
+      const std::uint32_t bit = lowest(requests);
+      if (l.rings[record.out[record.in[bit].output_vc].write] <= l.now) {
+        return win_switch<kPlain>(l, record, r, bit) ? requests : 0;
+      }
+      l.n.block((r << 6U) + bit, l.now);
+      return 0;
+    }
+    std::uint64_t ins = 0;
+    std::uint64_t outs = 0;
+    std::uint64_t clash = 0;
+    for (std::uint64_t rest = requests; rest != 0; rest &= rest - 1) {
+      const std::uint32_t bit = lowest(rest);
+      const InputVc& vc = record.in[bit];
+      std::uint32_t slot = record.out[vc.output_vc].write;
+      if (!kPlain && l.n.any_gap_) slot = l.n.credit_slot(slot, l.n.gap(r, vc.output));
+      if (l.rings[slot] > l.now) {
+        l.n.block((r << 6U) + bit, l.now);
+        requests &= ~bit64(bit);
+        continue;
+      }
+      const std::uint64_t in = bit64(vc.port);
+      const std::uint64_t to = bit64(vc.output);
+      clash |= (ins & in) | (outs & to);
+      ins |= in;
+      outs |= to;
+    }
+    std::uint64_t again = 0;
+    if (clash != 0) {
+      const std::uint64_t winners = match_switch(l, record, requests);
+      again = requests & ~winners;
+      for (std::uint64_t rest = again; rest != 0; rest &= rest - 1) {
+        ++l.n.stalls((r << 6U) + record.in[lowest(rest)].output_vc).lost_switch;
+      }
+      requests = winners;
+    }
+    for (; requests != 0; requests &= requests - 1) {
+      const bool more = win_switch<kPlain>(l, record, r, lowest(requests));
+      if (more) again |= requests & (0 - requests);
+    }
+    return again;
+  }
+
+  template <bool kPlain, class Record>
+  static COSIM_INLINE void run_switch_allocation(const Local<Record>& l) {
+    const std::size_t words = l.n.router_words_;
+    for (std::size_t word = 0; word < words; ++word) {
+      std::uint64_t rest = l.sa_now[word];
+      if (rest == 0) continue;
+      l.sa_now[word] = 0;
+      std::uint64_t again_somewhere = 0;
+      for (; rest != 0; rest &= rest - 1) {
+        const std::uint32_t r = static_cast<std::uint32_t>(word) * 64 + lowest(rest);
+        Record& record = l.records[r];
+        const std::uint64_t requests = record.masks.sa[l.even];
+        record.masks.sa[l.even] = 0;
+        const std::uint64_t again = allocate_switch<kPlain>(l, record, r, requests);
+        record.masks.sa[l.odd] |= again;
+        if (again != 0) again_somewhere |= rest & (0 - rest);
+      }
+      l.sa_next[word] |= again_somewhere;
+    }
+  }
+
+  template <bool kPlain, class Record>
+  static COSIM_INLINE void run(FlitNetwork& n, Record* records, std::uint32_t now) {
+    const Local<Record> l(n, records, now);
+    run_arrivals<kPlain>(l);
+    if (!kPlain && n.routing_ != nullptr) {
+      n.run_ticks();
+      n.route_arrived(now);
+    }
+    run_sources<kPlain>(n, now);
+    if (!kPlain && n.routing_ != nullptr) n.ask_again(now);
+    run_vc_allocation<kPlain>(l);
+    run_switch_allocation<kPlain>(l);
+    if (!kPlain && n.routing_ != nullptr) n.judge_progress();
+  }
+
+  static void small_plain(FlitNetwork& n, std::uint32_t now) { run<true>(n, n.small_.data(), now); }
+  static void small_any(FlitNetwork& n, std::uint32_t now) { run<false>(n, n.small_.data(), now); }
+  static void large_plain(FlitNetwork& n, std::uint32_t now) { run<true>(n, n.large_.data(), now); }
+  static void large_any(FlitNetwork& n, std::uint32_t now) { run<false>(n, n.large_.data(), now); }
+
+#if defined(__x86_64__)
+#define COSIM_BMI __attribute__((target("bmi,bmi2,lzcnt,popcnt")))
+  COSIM_BMI static void small_plain_bmi(FlitNetwork& n, std::uint32_t now) { run<true>(n, n.small_.data(), now); }
+  COSIM_BMI static void small_any_bmi(FlitNetwork& n, std::uint32_t now) { run<false>(n, n.small_.data(), now); }
+  COSIM_BMI static void large_plain_bmi(FlitNetwork& n, std::uint32_t now) { run<true>(n, n.large_.data(), now); }
+  COSIM_BMI static void large_any_bmi(FlitNetwork& n, std::uint32_t now) { run<false>(n, n.large_.data(), now); }
+#undef COSIM_BMI
+#endif
+};
+
+bool FlitNetwork::send_of_class(std::uint32_t terminal, std::uint32_t message_class, std::uint32_t now) {
+  return Cycle::send<false>(*this, terminal, message_class, now);
+}
+
+FlitNetwork::CycleFunction FlitNetwork::choose_cycle() const {
+  const std::uint32_t all_vcs = num_vcs_ == 32 ? ~0U : (1U << num_vcs_) - 1U;
+  const bool plain = routing_ == nullptr && vc_sets_.size() == 1 && (vc_sets_[0] & all_vcs) == all_vcs &&
+                     num_classes_ == 1 && class_masks_[0] == all_vcs && !any_gap_ && !batched_ && va_delay_ == 1 &&
+                     sa_delay_ == 1;
+  const bool small = !small_.empty();
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("bmi") != 0 && __builtin_cpu_supports("bmi2") != 0) {
+    if (plain) return small ? Cycle::small_plain_bmi : Cycle::large_plain_bmi;
+    return small ? Cycle::small_any_bmi : Cycle::large_any_bmi;
+  }
+#endif
+  if (plain) return small ? Cycle::small_plain : Cycle::large_plain;
+  return small ? Cycle::small_any : Cycle::large_any;
+}
+
+}  // namespace cosim::noc
