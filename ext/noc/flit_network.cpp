@@ -35,7 +35,7 @@ std::int64_t FlitNetwork::next_event() const {
   const std::int64_t last = std::min(first - 1, cycle_ + std::max(wakes_mask_, arrivals_mask_));
   for (std::int64_t t = next; t <= last; ++t) {
     const auto stamp = static_cast<std::uint32_t>(t - base_);
-    if (t - cycle_ <= arrivals_mask_ && arrivals_count_[stamp & arrivals_mask_] != 0) return t;
+    if (t - cycle_ <= arrivals_mask_ && arrivals_count(stamp & arrivals_mask_) != 0) return t;
     if (t - cycle_ <= wakes_mask_ && !wakes_due_[stamp & wakes_mask_].empty()) return t;
   }
   return first;
@@ -123,7 +123,6 @@ void FlitNetwork::arm(std::uint32_t terminal, std::uint32_t now) {
 // Every VC the head may use is owned: it asks again when one of its output's VCs is released.
 void FlitNetwork::park(std::uint32_t id, std::uint32_t now) {
   router(id >> 6U).parked |= bit64(id & 63U);
-  stalls(charged(id)).lost_vc += now - input(id).since;
   input(id).since = now;
 }
 

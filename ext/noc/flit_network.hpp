@@ -187,7 +187,8 @@ class FlitNetwork {
     std::uint32_t front = 0;         // slot of the oldest flit
     std::uint32_t vcs = 0;           // output VCs this route may use
     std::uint32_t visible = 0;       // flits that have arrived
-    std::uint32_t since = 0;         // start of the present wait
+    std::uint32_t since = 0;         // start of the present wait: for a credit, for any VC to be released; of a head
+                                     // with several candidates also for being granted one
     std::uint8_t output = kNoPort;   // of the packet at the front, kNoPort when idle
     std::uint8_t output_vc = kNone;  // bit of the last output VC allocated; iSLIP accepts from the next one on
     std::uint8_t port = 0;           // its own port and VC
@@ -198,10 +199,11 @@ class FlitNetwork {
     std::int64_t flits = 0;      // that won the switch towards it
     std::uint32_t write = 0;     // next slot downstream (at a terminal: of its ejection ring)
     std::uint32_t down = 0;      // input VC downstream
+    std::uint32_t bit = 0;       // 1 << vc
     std::uint8_t owner = kNone;  // input VC bit, or the last owner's; iSLIP grants from the next one on
     std::uint8_t port = 0;       // its own port and VC
     std::uint8_t vc = 0;
-    std::uint8_t unused[5] = {};
+    std::uint8_t unused = 0;
   };
   struct Port {
     std::uint64_t to = 0;              // input VCs routed to this output
@@ -338,6 +340,9 @@ class FlitNetwork {
   }
   [[nodiscard]] std::uint64_t* sources_active() { return active_.data() + 4 * router_words_; }
   [[nodiscard]] std::size_t source_words() const { return active_.size() - 4 * router_words_; }
+  [[nodiscard]] std::uint32_t arrivals_count(std::uint32_t slot) const {
+    return arrivals_end_[slot] - slot * arrivals_room_;
+  }
   void wake_at(std::uint32_t when, Wake kind, std::uint32_t index);
   void arrive_at(std::uint32_t when, std::uint32_t id);
   void join_va(std::uint32_t r, std::uint64_t bits, std::uint32_t when);
@@ -424,7 +429,7 @@ class FlitNetwork {
   std::size_t router_words_ = 0;
   // events by cycle modulo the wheel's size: input VCs at which a flit arrives, wakes as kind << 29 | index
   std::vector<std::uint32_t> arrivals_due_;  // at most one per channel and cycle: fixed room per cycle
-  std::vector<std::uint32_t> arrivals_count_;
+  std::vector<std::uint32_t> arrivals_end_;  // per cycle of the wheel: behind its last entry in arrivals_due_
   std::vector<std::vector<std::uint32_t>> wakes_due_;
   std::uint32_t arrivals_room_ = 0;
   std::uint32_t arrivals_mask_ = 0;

@@ -54,8 +54,8 @@ void FlitNetwork::build(const NetworkSpec& spec) {
   wakes_due_.resize(wakes_mask_ + 1);
   arrivals_mask_ = std::bit_ceil(traversal_ + 3 * traverse + as_u32(longest) + 3) - 1;
   arrivals_room_ = static_cast<std::uint32_t>(spec.links.size() + spec.terminals.size());
-  arrivals_count_.resize(arrivals_mask_ + 1);
   arrivals_due_.resize(static_cast<std::size_t>(arrivals_mask_ + 1) * arrivals_room_);
+  for (std::uint32_t slot = 0; slot <= arrivals_mask_; ++slot) arrivals_end_.push_back(slot * arrivals_room_);
 
   const std::uint32_t routers = as_u32(spec.routers);
   const auto terminals = static_cast<std::uint32_t>(spec.terminals.size());
@@ -84,6 +84,7 @@ void FlitNetwork::build(const NetworkSpec& spec) {
         in.vcs = all_vcs;
         in.port = out.port = port_of_[id & 63U] = as_u8(p);
         in.vc = out.vc = vc_of_[id & 63U] = as_u8(v);
+        out.bit = 1U << v;
       }
     }
   }

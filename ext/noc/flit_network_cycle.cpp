@@ -5,6 +5,7 @@
 // costs it nothing. On x86-64 every shape is compiled a second time with BMI (shifts and bit scans without detours);
 // the processor at hand decides which is called.
 #include <algorithm>
+#include <utility>
 
 #include "noc/bits.hpp"
 #include "noc/flit_network.hpp"
@@ -23,8 +24,7 @@ struct FlitNetwork::Cycle {
     const std::uint16_t* routes;
     std::size_t terminals;
     std::uint32_t* due;
-    std::uint32_t* counts;
-    std::uint32_t room;
+    std::uint32_t* ends;
     std::uint32_t due_mask;
     std::uint32_t ring_mask;
     std::uint32_t num_vcs;
@@ -44,8 +44,7 @@ struct FlitNetwork::Cycle {
           routes(network.routes_.data()),
           terminals(network.terminals_.size()),
           due(network.arrivals_due_.data()),
-          counts(network.arrivals_count_.data()),
-          room(network.arrivals_room_),
+          ends(network.arrivals_end_.data()),
           due_mask(network.arrivals_mask_),
           ring_mask(network.ring_mask_),
           num_vcs(network.num_vcs_),
@@ -61,47 +60,41 @@ struct FlitNetwork::Cycle {
       const std::uint32_t next = slot + 1;
       return (next & ring_mask) != 0 ? next : slot - ring_mask;
     }
-    COSIM_INLINE void arrive(std::uint32_t when, std::uint32_t id) const {
-      const std::uint32_t slot = when & due_mask;
-      due[std::size_t{slot} * room + counts[slot]++] = id;
-    }
+    COSIM_INLINE void arrive(std::uint32_t when, std::uint32_t id) const { due[ends[when & due_mask]++] = id; }
   };
 
   // Routes the packet at the front of an idle VC; it takes part in VC allocation `wait` cycles from now.
   template <bool kPlain, std::uint32_t kWait, class Record>
   static COSIM_INLINE void route_head(const Local<Record>& l, std::uint32_t r, std::uint32_t bit, InputVc& vc,
                                       Record& record) {
-    const std::uint32_t join = l.now + (kPlain ? kWait : kWait - 1 + l.n.va_delay_);
     Packet& packet = l.packets[l.rings[vc.front] & kPacketMask];
     const std::uint32_t route = l.routes[r * l.terminals + as_size(packet.dest)];
     const std::uint32_t output = route & 255U;
     packet.path += record.ports[vc.port].step;
     vc.output = as_u8(output);
-    vc.since = join;
     record.ports[output].to |= bit64(bit);
     if constexpr (!kPlain) {
       vc.vcs = l.n.vc_sets_[route >> 8U] & l.n.class_masks_[packet.message_class];
+      const std::uint32_t join = l.now + kWait - 1 + l.n.va_delay_;
       if (l.n.va_delay_ > 1) {
         l.n.wake_at(join, kJoinVa, (r << 6U) + bit);
-        return;
+      } else {
+        l.n.join_va(r, bit64(bit), join);
       }
     }
     if constexpr (kPlain) {
       record.masks.va[kWait == 1 ? l.odd : l.even] |= bit64(bit);
       (kWait == 1 ? l.va_next : l.va_now)[r >> 6U] |= bit64(r & 63U);
-    } else {
-      l.n.join_va(r, bit64(bit), join);
     }
   }
 
   template <bool kPlain, class Record>
   static COSIM_INLINE void run_arrivals(const Local<Record>& l) {
     const std::uint32_t slot = l.now & l.due_mask;
-    const std::uint32_t* arrivals = l.due + std::size_t{slot} * l.room;
-    const std::uint32_t count = l.counts[slot];
-    l.counts[slot] = 0;
-    for (std::uint32_t i = 0; i < count; ++i) {
-      const std::uint32_t id = arrivals[i];
+    const std::uint32_t begin = slot * l.n.arrivals_room_;
+    const std::uint32_t end = std::exchange(l.ends[slot], begin);
+    for (std::uint32_t i = begin; i < end; ++i) {
+      const std::uint32_t id = l.due[i];
       const std::uint32_t r = id >> 6U;
       const std::uint32_t bit = id & 63U;
       Record& record = l.records[r];
@@ -202,11 +195,10 @@ struct FlitNetwork::Cycle {
 
   template <bool kPlain, class Record>
   static COSIM_INLINE void grant_vc(const Local<Record>& l, Record& record, std::uint32_t r, std::uint32_t bit,
-                                    Port& port, std::uint32_t first, std::uint32_t resource) {
+                                    Port& port, std::uint32_t resource) {
     InputVc& vc = record.in[bit];
     OutputVc& out = record.out[resource];
-    if (l.now != vc.since) l.n.stalls(l.n.charged((r << 6U) + bit)).lost_vc += l.now - vc.since;
-    port.free_vcs &= ~(1U << (resource - first));
+    port.free_vcs &= ~out.bit;
     out.owner = as_u8(bit);
     vc.output_vc = as_u8(resource);
     if constexpr (!kPlain) {
@@ -259,11 +251,13 @@ struct FlitNetwork::Cycle {
     }
     for (std::uint64_t rest = granted; rest != 0; rest &= rest - 1) {
       const std::uint32_t winner = lowest(rest);
-      grant_vc<kPlain>(l, record, r, winner, port, first,
-                       round_robin(grants[winner], record.in[winner].output_vc + 1U));
+      grant_vc<kPlain>(l, record, r, winner, port, round_robin(grants[winner], record.in[winner].output_vc + 1U));
     }
     const std::uint64_t losers = requests & ~granted;
     if (losers != 0) {
+      for (std::uint64_t rest = losers; rest != 0; rest &= rest - 1) {
+        ++l.n.stalls(l.n.charged((r << 6U) + lowest(rest))).lost_vc;
+      }
       record.masks.va[l.odd] |= losers;
       l.va_next[r >> 6U] |= bit64(r & 63U);
     }
@@ -276,6 +270,19 @@ struct FlitNetwork::Cycle {
   template <bool kPlain, class Record>
   static COSIM_INLINE std::uint64_t allocate_vcs(const Local<Record>& l, Record& record, std::uint32_t r,
                                                  std::uint64_t requests) {
+    if (kPlain && single(requests)) {
+      const std::uint32_t bit = lowest(requests);
+      const InputVc& vc = record.in[bit];
+      const std::uint32_t output = vc.output;
+      Port& port = record.ports[output];
+      const std::uint64_t offered = port.free_vcs;
+      if (offered == 0) {
+        l.n.park((r << 6U) + bit, l.now);
+        return 0;
+      }
+      grant_vc<kPlain>(l, record, r, bit, port, round_robin(offered << output * l.num_vcs, vc.output_vc + 1U));
+      return requests;
+    }
     std::uint64_t won = 0;
     while (requests != 0) {
       const std::uint32_t bit = lowest(requests);
@@ -293,8 +300,7 @@ struct FlitNetwork::Cycle {
         l.n.park((r << 6U) + bit, l.now);
         continue;
       }
-      const std::uint32_t first = output * l.num_vcs;
-      grant_vc<kPlain>(l, record, r, bit, port, first, round_robin(offered << first, vc.output_vc + 1U));
+      grant_vc<kPlain>(l, record, r, bit, port, round_robin(offered << output * l.num_vcs, vc.output_vc + 1U));
       won |= same;
     }
     return won;
@@ -327,6 +333,29 @@ struct FlitNetwork::Cycle {
   }
 
   // ---------------------------------------------------------------------------------------------- switch allocation
+
+  // match_switch for two requests of one input, one output or both.
+  template <class Record>
+  static COSIM_INLINE std::uint64_t match_two(const Record& record, std::uint64_t requests) {
+    const std::uint64_t upper = requests & (requests - 1);
+    const std::uint64_t lower = requests ^ upper;
+    const InputVc& a = record.in[lowest(lower)];
+    const InputVc& b = record.in[lowest(upper)];
+    std::uint32_t of_a = a.port;  // what the two differ in, and where the search for it begins
+    std::uint32_t of_b = b.port;
+    std::uint32_t last = record.ports[a.output].sa_input;
+    if (of_a == of_b) {
+      of_a = a.output;
+      of_b = b.output;
+      last = record.ports[a.port].sa_output;
+      if (of_a == of_b) {
+        of_a = a.vc;
+        of_b = b.vc;
+        last = record.ports[a.port].sa_vc;
+      }
+    }
+    return round_robin(bit64(of_a) | bit64(of_b), last + 1U) == of_a ? lower : upper;
+  }
 
   // Per input and output the first VC at or after the input's round robin is put forward; then iSLIP over the ports.
   // Returns the winners.
@@ -427,7 +456,7 @@ struct FlitNetwork::Cycle {
     }
 
     if ((word & kTail) == 0) return visible != 0;
-    to.free_vcs |= 1U << out.vc;
+    to.free_vcs |= out.bit;
     to.to &= ~bit64(bit);
     if ((record.masks.parked & to.to) != 0) n.unpark(r, output, l.now);
     vc.output = kNoPort;
@@ -473,7 +502,8 @@ struct FlitNetwork::Cycle {
     }
     std::uint64_t again = 0;
     if (clash != 0) {
-      const std::uint64_t winners = match_switch(l, record, requests);
+      const std::uint64_t winners =
+          single(requests & (requests - 1)) ? match_two(record, requests) : match_switch(l, record, requests);
       again = requests & ~winners;
       for (std::uint64_t rest = again; rest != 0; rest &= rest - 1) {
         ++l.n.stalls((r << 6U) + record.in[lowest(rest)].output_vc).lost_switch;

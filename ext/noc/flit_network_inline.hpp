@@ -18,8 +18,7 @@ COSIM_INLINE void FlitNetwork::wake_at(std::uint32_t when, Wake kind, std::uint3
 }
 
 COSIM_INLINE void FlitNetwork::arrive_at(std::uint32_t when, std::uint32_t id) {
-  const std::uint32_t slot = when & arrivals_mask_;
-  arrivals_due_[std::size_t{slot} * arrivals_room_ + arrivals_count_[slot]++] = id;
+  arrivals_due_[arrivals_end_[when & arrivals_mask_]++] = id;
 }
 
 COSIM_INLINE void FlitNetwork::join_va(std::uint32_t r, std::uint64_t bits, std::uint32_t when) {

@@ -59,8 +59,8 @@ void FlitNetwork::book_running_waits() {
   for (std::uint32_t r = 0; r < num_routers_; ++r) {
     const Router& masks = router(r);
     const std::uint64_t asking = asking_.empty() ? 0 : asking_[r];
-    for (std::uint64_t rest = masks.blocked | masks.parked | masks.va[next & 1U] | asking; rest != 0;
-         rest &= rest - 1) {
+    const std::uint64_t asked = traits_.several ? masks.va[next & 1U] : 0;
+    for (std::uint64_t rest = masks.blocked | masks.parked | asked | asking; rest != 0; rest &= rest - 1) {
       const std::uint32_t bit = lowest(rest);
       const std::uint32_t id = (r << 6U) + bit;
       InputVc& vc = input(id);
@@ -212,7 +212,7 @@ std::size_t FlitNetwork::core_bytes() const {
   const auto bytes = [](const auto& v) { return v.capacity() * sizeof(v[0]); };
   std::size_t sum = sizeof(*this);
   sum += bytes(rings_) + bytes(small_) + bytes(large_) + bytes(stalls_) + bytes(gaps_) + bytes(active_);
-  sum += bytes(routes_) + bytes(vc_sets_) + bytes(arrivals_due_) + bytes(arrivals_count_) + bytes(wakes_due_) +
+  sum += bytes(routes_) + bytes(vc_sets_) + bytes(arrivals_due_) + bytes(arrivals_end_) + bytes(wakes_due_) +
          bytes(packets_) + bytes(terminals_);
   sum += bytes(queues_) + bytes(source_write_) + bytes(future_sources_);
   sum += bytes(batch_start_) + bytes(batch_end_) + bytes(last_send_) + bytes(window_injected_) + bytes(window_ejected_);
@@ -253,8 +253,11 @@ void FlitNetwork::rebase(std::int64_t next_base) {
     const auto by = static_cast<std::ptrdiff_t>(static_cast<std::size_t>(delta) % slots * (items.size() / slots));
     std::rotate(items.begin(), items.begin() + by, items.end());
   };
-  turn(arrivals_due_, arrivals_count_.size());
-  turn(arrivals_count_, arrivals_count_.size());
+  const auto place = [&](std::uint32_t slot) { return slot * arrivals_room_; };
+  for (std::uint32_t slot = 0; slot <= arrivals_mask_; ++slot) arrivals_end_[slot] -= place(slot);
+  turn(arrivals_end_, arrivals_end_.size());
+  for (std::uint32_t slot = 0; slot <= arrivals_mask_; ++slot) arrivals_end_[slot] += place(slot);
+  turn(arrivals_due_, arrivals_end_.size());
   turn(wakes_due_, wakes_due_.size());
   base_ = next_base;
 }
@@ -275,9 +278,9 @@ void FlitNetwork::visit(sim::Visitor& v) {
   v.vector(Kind::counter, flits);
   for (std::size_t number = 0; number < flits.size(); ++number) output(sparse(number)).flits = flits[number];
   v.vector(Kind::state, active_);
-  v.vector(Kind::state, arrivals_count_);
-  for (std::size_t slot = 0; slot < arrivals_count_.size(); ++slot) {
-    v.array(Kind::state, arrivals_due_.data() + slot * arrivals_room_, arrivals_count_[slot]);
+  v.vector(Kind::state, arrivals_end_);
+  for (std::uint32_t slot = 0; slot <= arrivals_mask_; ++slot) {
+    v.array(Kind::state, arrivals_due_.data() + std::size_t{slot} * arrivals_room_, arrivals_count(slot));
   }
   for (auto& wakes : wakes_due_) v.vector(Kind::state, wakes);
   v.vector(Kind::state, packets_);

@@ -283,6 +283,7 @@ void FlitNetwork::allocate_several(std::uint32_t r, std::uint64_t requests, std:
     if (asks[bit] != 0) continue;
     requests &= ~bit64(bit);
     if (!traits_.adaptive) {
+      stalls(charged(id)).lost_vc += now - input(id).since;
       park(id, now);
       continue;
     }
