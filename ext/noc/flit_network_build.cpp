@@ -85,6 +85,7 @@ void FlitNetwork::build(const NetworkSpec& spec) {
         in.port = out.port = port_of_[id & 63U] = as_u8(p);
         in.vc = out.vc = vc_of_[id & 63U] = as_u8(v);
         out.bit = 1U << v;
+        in.lanes = 1U << (p & 7U);
       }
     }
   }

@@ -5,6 +5,7 @@
 // costs it nothing. On x86-64 every shape is compiled a second time with BMI (shifts and bit scans without detours);
 // the processor at hand decides which is called.
 #include <algorithm>
+#include <type_traits>
 #include <utility>
 
 #include "noc/bits.hpp"
@@ -15,8 +16,9 @@ namespace cosim::noc {
 
 struct FlitNetwork::Cycle {
   // What the loops read over and over; a copy, so that the compiler sees that no store changes it.
-  template <class Record>
+  template <class RecordType, std::uint32_t kVcs, std::uint32_t kRing>
   struct Local {
+    using Record = RecordType;
     FlitNetwork& n;
     Record* records;
     std::uint32_t* rings;
@@ -26,8 +28,8 @@ struct FlitNetwork::Cycle {
     std::uint32_t* due;
     std::uint32_t* ends;
     std::uint32_t due_mask;
-    std::uint32_t ring_mask;
-    std::uint32_t num_vcs;
+    std::uint32_t any_ring_mask;
+    std::uint32_t any_num_vcs;
     std::uint32_t now;
     std::uint32_t even;  // parity of now, and of now + 1
     std::uint32_t odd;
@@ -46,8 +48,8 @@ struct FlitNetwork::Cycle {
           due(network.arrivals_due_.data()),
           ends(network.arrivals_end_.data()),
           due_mask(network.arrivals_mask_),
-          ring_mask(network.ring_mask_),
-          num_vcs(network.num_vcs_),
+          any_ring_mask(network.ring_mask_),
+          any_num_vcs(network.num_vcs_),
           now(cycle),
           even(cycle & 1U),
           odd(~cycle & 1U),
@@ -56,22 +58,24 @@ struct FlitNetwork::Cycle {
           sa_now(network.sa_active(cycle)),
           sa_next(network.sa_active(cycle + 1)) {}
 
+    [[nodiscard]] COSIM_INLINE std::uint32_t num_vcs() const { return kVcs != 0 ? kVcs : any_num_vcs; }
+    [[nodiscard]] COSIM_INLINE std::uint32_t ring_mask() const { return kRing != 0 ? kRing - 1 : any_ring_mask; }
     [[nodiscard]] COSIM_INLINE std::uint32_t after(std::uint32_t slot) const {
       const std::uint32_t next = slot + 1;
-      return (next & ring_mask) != 0 ? next : slot - ring_mask;
+      return (next & ring_mask()) != 0 ? next : slot - ring_mask();
     }
     COSIM_INLINE void arrive(std::uint32_t when, std::uint32_t id) const { due[ends[when & due_mask]++] = id; }
   };
 
   // Routes the packet at the front of an idle VC; it takes part in VC allocation `wait` cycles from now.
-  template <bool kPlain, std::uint32_t kWait, class Record>
-  static COSIM_INLINE void route_head(const Local<Record>& l, std::uint32_t r, std::uint32_t bit, InputVc& vc,
-                                      Record& record) {
+  template <bool kPlain, std::uint32_t kWait, class L>
+  static COSIM_INLINE void route_head(const L& l, std::uint32_t r, std::uint32_t bit, InputVc& vc,
+                                      typename L::Record& record) {
     Packet& packet = l.packets[l.rings[vc.front] & kPacketMask];
     const std::uint32_t route = l.routes[r * l.terminals + as_size(packet.dest)];
     const std::uint32_t output = route & 255U;
     packet.path += record.ports[vc.port].step;
-    vc.output = as_u8(output);
+    vc.send_to(output);
     record.ports[output].to |= bit64(bit);
     if constexpr (!kPlain) {
       vc.vcs = l.n.vc_sets_[route >> 8U] & l.n.class_masks_[packet.message_class];
@@ -88,8 +92,8 @@ struct FlitNetwork::Cycle {
     }
   }
 
-  template <bool kPlain, class Record>
-  static COSIM_INLINE void run_arrivals(const Local<Record>& l) {
+  template <bool kPlain, class L>
+  static COSIM_INLINE void run_arrivals(const L& l) {
     const std::uint32_t slot = l.now & l.due_mask;
     const std::uint32_t begin = slot * l.n.arrivals_room_;
     const std::uint32_t end = std::exchange(l.ends[slot], begin);
@@ -97,7 +101,7 @@ struct FlitNetwork::Cycle {
       const std::uint32_t id = l.due[i];
       const std::uint32_t r = id >> 6U;
       const std::uint32_t bit = id & 63U;
-      Record& record = l.records[r];
+      auto& record = l.records[r];
       InputVc& vc = record.in[bit];
       if (vc.visible++ != 0) continue;
       if (vc.output == kNoPort) {
@@ -117,15 +121,16 @@ struct FlitNetwork::Cycle {
   // -------------------------------------------------------------------------------------------------------- sources
 
   // The first VC with a credit after the last one used; the packet keeps it once its head has left.
-  template <bool kPlain>
-  static COSIM_INLINE bool choose_vc(FlitNetwork& n, std::uint32_t terminal, std::uint32_t message_class,
-                                     SourceQueue& queue, Packet& packet, std::uint32_t now) {
-    const std::uint32_t* writes = &n.source_write_[std::size_t{terminal} * n.num_vcs_];
+  template <bool kPlain, class L>
+  static COSIM_INLINE bool choose_vc(const L& l, std::uint32_t terminal, std::uint32_t message_class,
+                                     SourceQueue& queue, Packet& packet) {
+    FlitNetwork& n = l.n;
+    const std::uint32_t* writes = &n.source_write_[std::size_t{terminal} * l.num_vcs()];
     std::uint32_t rest = n.class_masks_[message_class];
     std::uint32_t vc = round_robin(rest, queue.after);
     while (true) {
       const std::uint32_t slot = kPlain ? writes[vc] : n.credit_slot(writes[vc], n.terminals_[terminal].gap);
-      if (n.rings_[slot] <= now) break;
+      if (l.rings[slot] <= l.now) break;
       rest &= ~(1U << vc);
       if (rest == 0) return false;
       vc = round_robin(rest, vc);
@@ -139,28 +144,26 @@ struct FlitNetwork::Cycle {
   }
 
   // One flit of one class; false when none can leave now.
-  template <bool kPlain>
-  static COSIM_INLINE bool send(FlitNetwork& n, std::uint32_t terminal, std::uint32_t message_class,
-                                std::uint32_t now) {
+  template <bool kPlain, class L>
+  static COSIM_INLINE bool send(const L& l, std::uint32_t terminal, std::uint32_t message_class) {
+    FlitNetwork& n = l.n;
     SourceQueue& queue = n.queues_[kPlain ? terminal : terminal * n.num_classes_ + message_class];
     const std::uint32_t slot = queue.first;
     if (slot == kNoPacket) return false;
-    Packet& packet = n.packets_[slot];
+    Packet& packet = l.packets[slot];
     if (queue.left == 0) {
       if (packet.create > n.cycle_ || as_u32(packet.size) <= packet.held) return false;
-      if (!choose_vc<kPlain>(n, terminal, message_class, queue, packet, now)) return false;
-    } else if (queue.left <= packet.held) {
-      return false;
+      if (!choose_vc<kPlain>(l, terminal, message_class, queue, packet)) return false;
+    } else {
+      if (queue.left <= packet.held) return false;
+      const std::uint32_t at = n.source_write_[std::size_t{terminal} * l.num_vcs() + queue.vc];
+      if (l.rings[kPlain ? at : n.credit_slot(at, n.terminals_[terminal].gap)] > l.now) return false;
     }
-    std::uint32_t& write = n.source_write_[std::size_t{terminal} * n.num_vcs_ + queue.vc];
-    if (queue.left != as_u32(packet.size)) {
-      const std::uint32_t at = kPlain ? write : n.credit_slot(write, n.terminals_[terminal].gap);
-      if (n.rings_[at] > now) return false;
-    }
+    std::uint32_t& write = n.source_write_[std::size_t{terminal} * l.num_vcs() + queue.vc];
     const bool tail = queue.left == 1;
-    n.rings_[write] = kFlit | (tail ? kTail : 0U) | slot;
-    write = n.advance(write);
-    n.arrive_at(now + as_u32(kTerminalLinkLatency) + 1, n.terminals_[terminal].input + queue.vc);
+    l.rings[write] = kFlit | (tail ? kTail : 0U) | slot;
+    write = l.after(write);
+    l.arrive(l.now + as_u32(kTerminalLinkLatency) + 1, n.terminals_[terminal].input + queue.vc);
     packet.flit_sum -= n.cycle_;
     ++n.injected_flits_;
     n.window_injected_[terminal] += n.cycle_ >= n.window_begin_ && n.cycle_ < n.window_end_ ? 1 : 0;
@@ -172,29 +175,30 @@ struct FlitNetwork::Cycle {
     if (queue.first == kNoPacket) {
       queue.last = kNoPacket;
       if (n.num_classes_ == 1) n.sources_active()[terminal >> 6U] &= ~bit64(terminal & 63U);
-    } else if (kPlain && n.packets_[queue.first].create > n.cycle_ + 1) {
+    } else if (kPlain && l.packets[queue.first].create > n.cycle_ + 1) {
       n.sources_active()[terminal >> 6U] &= ~bit64(terminal & 63U);
-      n.schedule_source(terminal, n.packets_[queue.first].create);
+      n.schedule_source(terminal, l.packets[queue.first].create);
     }
     return true;
   }
 
-  template <bool kPlain>
-  static COSIM_INLINE void run_sources(FlitNetwork& n, std::uint32_t now) {
+  template <bool kPlain, class L>
+  static COSIM_INLINE void run_sources(const L& l) {
+    FlitNetwork& n = l.n;
     for (std::size_t word = 0; word < n.source_words(); ++word) {
       for (std::uint64_t rest = n.sources_active()[word]; rest != 0; rest &= rest - 1) {
         const std::uint32_t terminal = static_cast<std::uint32_t>(word) * 64 + lowest(rest);
         const bool sent =
-            kPlain || n.num_classes_ == 1 ? send<kPlain>(n, terminal, 0, now) : n.send_by_priority(terminal, now);
-        if (!sent) n.arm(terminal, now);
+            kPlain || n.num_classes_ == 1 ? send<kPlain>(l, terminal, 0) : n.send_by_priority(terminal, l.now);
+        if (!sent) n.arm(terminal, l.now);
       }
     }
   }
 
   // -------------------------------------------------------------------------------------------------- VC allocation
 
-  template <bool kPlain, class Record>
-  static COSIM_INLINE void grant_vc(const Local<Record>& l, Record& record, std::uint32_t r, std::uint32_t bit,
+  template <bool kPlain, class L>
+  static COSIM_INLINE void grant_vc(const L& l, typename L::Record& record, std::uint32_t r, std::uint32_t bit,
                                     Port& port, std::uint32_t resource) {
     InputVc& vc = record.in[bit];
     OutputVc& out = record.out[resource];
@@ -208,12 +212,12 @@ struct FlitNetwork::Cycle {
   }
 
   // Several heads ask for VCs of one output. Returns the winners.
-  template <bool kPlain, class Record>
-  static COSIM_INLINE std::uint64_t allocate_contended(const Local<Record>& l, Record& record, std::uint32_t r,
+  template <bool kPlain, class L>
+  static COSIM_INLINE std::uint64_t allocate_contended(const L& l, typename L::Record& record, std::uint32_t r,
                                                        std::uint64_t requests, std::uint32_t output) {
     Port& port = record.ports[output];
     const std::uint32_t free = port.free_vcs;
-    const std::uint32_t first = output * l.num_vcs;
+    const std::uint32_t first = output * l.num_vcs();
     std::uint32_t wanted = ~0U;
     std::uint32_t common = ~0U;
     if (kPlain && free == 0) {
@@ -267,8 +271,8 @@ struct FlitNetwork::Cycle {
   // iSLIP with one iteration: every free output VC grants the first requester at or after its pointer, every requester
   // accepts the first grant at or after its own; both pointers move past an accepted pair. Credits are not looked at.
   // Returns the winners.
-  template <bool kPlain, class Record>
-  static COSIM_INLINE std::uint64_t allocate_vcs(const Local<Record>& l, Record& record, std::uint32_t r,
+  template <bool kPlain, class L>
+  static COSIM_INLINE std::uint64_t allocate_vcs(const L& l, typename L::Record& record, std::uint32_t r,
                                                  std::uint64_t requests) {
     if (kPlain && single(requests)) {
       const std::uint32_t bit = lowest(requests);
@@ -280,7 +284,7 @@ struct FlitNetwork::Cycle {
         l.n.park((r << 6U) + bit, l.now);
         return 0;
       }
-      grant_vc<kPlain>(l, record, r, bit, port, round_robin(offered << output * l.num_vcs, vc.output_vc + 1U));
+      grant_vc<kPlain>(l, record, r, bit, port, round_robin(offered << output * l.num_vcs(), vc.output_vc + 1U));
       return requests;
     }
     std::uint64_t won = 0;
@@ -300,14 +304,14 @@ struct FlitNetwork::Cycle {
         l.n.park((r << 6U) + bit, l.now);
         continue;
       }
-      grant_vc<kPlain>(l, record, r, bit, port, round_robin(offered << output * l.num_vcs, vc.output_vc + 1U));
+      grant_vc<kPlain>(l, record, r, bit, port, round_robin(offered << output * l.num_vcs(), vc.output_vc + 1U));
       won |= same;
     }
     return won;
   }
 
-  template <bool kPlain, class Record>
-  static COSIM_INLINE void run_vc_allocation(const Local<Record>& l) {
+  template <bool kPlain, class L>
+  static COSIM_INLINE void run_vc_allocation(const L& l) {
     const std::size_t words = l.n.router_words_;
     for (std::size_t word = 0; word < words; ++word) {
       std::uint64_t rest = l.va_now[word];
@@ -316,7 +320,7 @@ struct FlitNetwork::Cycle {
       std::uint64_t won_somewhere = 0;
       for (; rest != 0; rest &= rest - 1) {
         const std::uint32_t r = static_cast<std::uint32_t>(word) * 64 + lowest(rest);
-        Record& record = l.records[r];
+        auto& record = l.records[r];
         const std::uint64_t requests = record.masks.va[l.even];
         record.masks.va[l.even] = 0;
         if (!kPlain && l.n.traits_.several) {
@@ -333,6 +337,39 @@ struct FlitNetwork::Cycle {
   }
 
   // ---------------------------------------------------------------------------------------------- switch allocation
+
+  // The input and the output port that a request occupies, as bits.
+  struct SmallLanes {
+    std::uint32_t bits = 0;
+    SmallLanes() = default;
+    COSIM_INLINE explicit SmallLanes(const InputVc& vc) : bits(vc.lanes) {}
+    COSIM_INLINE SmallLanes& operator|=(const SmallLanes& other) {
+      bits |= other.bits;
+      return *this;
+    }
+    [[nodiscard]] COSIM_INLINE friend SmallLanes operator&(SmallLanes a, const SmallLanes& b) {
+      a.bits &= b.bits;
+      return a;
+    }
+    [[nodiscard]] COSIM_INLINE bool any() const { return bits != 0; }
+  };
+  struct LargeLanes {
+    std::uint64_t in = 0;
+    std::uint64_t out = 0;
+    LargeLanes() = default;
+    COSIM_INLINE explicit LargeLanes(const InputVc& vc) : in(bit64(vc.port)), out(bit64(vc.output)) {}
+    COSIM_INLINE LargeLanes& operator|=(const LargeLanes& other) {
+      in |= other.in;
+      out |= other.out;
+      return *this;
+    }
+    [[nodiscard]] COSIM_INLINE friend LargeLanes operator&(LargeLanes a, const LargeLanes& b) {
+      a.in &= b.in;
+      a.out &= b.out;
+      return a;
+    }
+    [[nodiscard]] COSIM_INLINE bool any() const { return (in | out) != 0; }
+  };
 
   // match_switch for two requests of one input, one output or both.
   template <class Record>
@@ -359,8 +396,8 @@ struct FlitNetwork::Cycle {
 
   // Per input and output the first VC at or after the input's round robin is put forward; then iSLIP over the ports.
   // Returns the winners.
-  template <class Record>
-  static COSIM_INLINE std::uint64_t match_switch(const Local<Record>& l, Record& record, std::uint64_t requests) {
+  template <class L>
+  static COSIM_INLINE std::uint64_t match_switch(const L& l, typename L::Record& record, std::uint64_t requests) {
     std::uint64_t asking[64];  // inputs, per output
     std::uint64_t outputs = 0;
     for (std::uint64_t rest = requests; rest != 0; rest &= rest - 1) {
@@ -379,12 +416,12 @@ struct FlitNetwork::Cycle {
       granted |= bit64(input);
       grants[input] |= bit64(output);
     }
-    const std::uint64_t vc_bits = bit64(l.num_vcs) - 1;
+    const std::uint64_t vc_bits = bit64(l.num_vcs()) - 1;
     std::uint64_t winners = 0;
     for (std::uint64_t rest = granted; rest != 0; rest &= rest - 1) {
       const std::uint32_t input = lowest(rest);
       const std::uint32_t output = round_robin(grants[input], record.ports[input].sa_output + 1U);
-      const std::uint32_t shift = input * l.num_vcs;
+      const std::uint32_t shift = input * l.num_vcs();
       const std::uint64_t candidates = (requests & record.ports[output].to) >> shift & vc_bits;
       winners |= bit64(shift + round_robin(candidates, record.ports[input].sa_vc + 1U));
     }
@@ -414,8 +451,8 @@ struct FlitNetwork::Cycle {
 
   // Moves the front flit of an input VC: frees its slot, writes it downstream, books an ejection. Returns whether the
   // VC asks for the switch again in the next cycle.
-  template <bool kPlain, class Record>
-  static COSIM_INLINE bool win_switch(const Local<Record>& l, Record& record, std::uint32_t r, std::uint32_t bit) {
+  template <bool kPlain, class L>
+  static COSIM_INLINE bool win_switch(const L& l, typename L::Record& record, std::uint32_t r, std::uint32_t bit) {
     FlitNetwork& n = l.n;
     InputVc& vc = record.in[bit];
     const std::uint32_t output = vc.output;
@@ -470,9 +507,10 @@ struct FlitNetwork::Cycle {
   }
 
   // Returns the VCs that ask again in the next cycle.
-  template <bool kPlain, class Record>
-  static COSIM_INLINE std::uint64_t allocate_switch(const Local<Record>& l, Record& record, std::uint32_t r,
+  template <bool kPlain, class L>
+  static COSIM_INLINE std::uint64_t allocate_switch(const L& l, typename L::Record& record, std::uint32_t r,
                                                     std::uint64_t requests) {
+    using Lanes = typename std::conditional_t<std::is_same_v<typename L::Record, SmallRecord>, SmallLanes, LargeLanes>;
     if (kPlain && single(requests)) {
       const std::uint32_t bit = lowest(requests);
       if (l.rings[record.out[record.in[bit].output_vc].write] <= l.now) {
@@ -481,9 +519,8 @@ struct FlitNetwork::Cycle {
       l.n.block((r << 6U) + bit, l.now);
       return 0;
     }
-    std::uint64_t ins = 0;
-    std::uint64_t outs = 0;
-    std::uint64_t clash = 0;
+    Lanes used;
+    Lanes clash;  // lanes asked for twice
     for (std::uint64_t rest = requests; rest != 0; rest &= rest - 1) {
       const std::uint32_t bit = lowest(rest);
       const InputVc& vc = record.in[bit];
@@ -494,21 +531,22 @@ struct FlitNetwork::Cycle {
         requests &= ~bit64(bit);
         continue;
       }
-      const std::uint64_t in = bit64(vc.port);
-      const std::uint64_t to = bit64(vc.output);
-      clash |= (ins & in) | (outs & to);
-      ins |= in;
-      outs |= to;
+      const Lanes lanes(vc);
+      clash |= used & lanes;
+      used |= lanes;
     }
     std::uint64_t again = 0;
-    if (clash != 0) {
-      const std::uint64_t winners =
-          single(requests & (requests - 1)) ? match_two(record, requests) : match_switch(l, record, requests);
-      again = requests & ~winners;
-      for (std::uint64_t rest = again; rest != 0; rest &= rest - 1) {
-        ++l.n.stalls((r << 6U) + record.in[lowest(rest)].output_vc).lost_switch;
+    if (clash.any()) {
+      std::uint64_t rivals = 0;
+      for (std::uint64_t rest = requests; rest != 0; rest &= rest - 1) {
+        if ((clash & Lanes(record.in[lowest(rest)])).any()) rivals |= rest & (0 - rest);
       }
-      requests = winners;
+      const bool two = single(rivals & (rivals - 1));
+      again = rivals & ~(two ? match_two(record, rivals) : match_switch(l, record, rivals));
+      for (std::uint64_t rest = again; rest != 0; rest &= rest - 1) {
+        ++record.out[record.in[lowest(rest)].output_vc].lost_switch;
+      }
+      requests &= ~again;
     }
     for (; requests != 0; requests &= requests - 1) {
       const bool more = win_switch<kPlain>(l, record, r, lowest(requests));
@@ -517,8 +555,8 @@ struct FlitNetwork::Cycle {
     return again;
   }
 
-  template <bool kPlain, class Record>
-  static COSIM_INLINE void run_switch_allocation(const Local<Record>& l) {
+  template <bool kPlain, class L>
+  static COSIM_INLINE void run_switch_allocation(const L& l) {
     const std::size_t words = l.n.router_words_;
     for (std::size_t word = 0; word < words; ++word) {
       std::uint64_t rest = l.sa_now[word];
@@ -527,7 +565,7 @@ struct FlitNetwork::Cycle {
       std::uint64_t again_somewhere = 0;
       for (; rest != 0; rest &= rest - 1) {
         const std::uint32_t r = static_cast<std::uint32_t>(word) * 64 + lowest(rest);
-        Record& record = l.records[r];
+        auto& record = l.records[r];
         const std::uint64_t requests = record.masks.sa[l.even];
         record.masks.sa[l.even] = 0;
         const std::uint64_t again = allocate_switch<kPlain>(l, record, r, requests);
@@ -538,38 +576,41 @@ struct FlitNetwork::Cycle {
     }
   }
 
-  template <bool kPlain, class Record>
+  template <bool kPlain, std::uint32_t kVcs = 0, std::uint32_t kRing = 0, class Record>
   static COSIM_INLINE void run(FlitNetwork& n, Record* records, std::uint32_t now) {
-    const Local<Record> l(n, records, now);
+    const Local<Record, kVcs, kRing> l(n, records, now);
     run_arrivals<kPlain>(l);
     if (!kPlain && n.routing_ != nullptr) {
       n.run_ticks();
       n.route_arrived(now);
     }
-    run_sources<kPlain>(n, now);
+    run_sources<kPlain>(l);
     if (!kPlain && n.routing_ != nullptr) n.ask_again(now);
     run_vc_allocation<kPlain>(l);
     run_switch_allocation<kPlain>(l);
     if (!kPlain && n.routing_ != nullptr) n.judge_progress();
   }
 
-  static void small_plain(FlitNetwork& n, std::uint32_t now) { run<true>(n, n.small_.data(), now); }
-  static void small_any(FlitNetwork& n, std::uint32_t now) { run<false>(n, n.small_.data(), now); }
-  static void large_plain(FlitNetwork& n, std::uint32_t now) { run<true>(n, n.large_.data(), now); }
-  static void large_any(FlitNetwork& n, std::uint32_t now) { run<false>(n, n.large_.data(), now); }
+  // COSIM_SHAPES(name, attribute) defines a cycle for every shape; the first is that of the default configuration.
+#define COSIM_SHAPES(suffix, attribute)                                                                                \
+  attribute static void common##suffix(FlitNetwork& n, std::uint32_t now) {                                            \
+    run<true, 4, 8>(n, n.small_.data(), now);                                                                          \
+  }                                                                                                                    \
+  attribute static void small_plain##suffix(FlitNetwork& n, std::uint32_t now) { run<true>(n, n.small_.data(), now); } \
+  attribute static void small_any##suffix(FlitNetwork& n, std::uint32_t now) { run<false>(n, n.small_.data(), now); }  \
+  attribute static void large_plain##suffix(FlitNetwork& n, std::uint32_t now) { run<true>(n, n.large_.data(), now); } \
+  attribute static void large_any##suffix(FlitNetwork& n, std::uint32_t now) { run<false>(n, n.large_.data(), now); }
 
+  COSIM_SHAPES(, )
 #if defined(__x86_64__)
-#define COSIM_BMI __attribute__((target("bmi,bmi2,lzcnt,popcnt")))
-  COSIM_BMI static void small_plain_bmi(FlitNetwork& n, std::uint32_t now) { run<true>(n, n.small_.data(), now); }
-  COSIM_BMI static void small_any_bmi(FlitNetwork& n, std::uint32_t now) { run<false>(n, n.small_.data(), now); }
-  COSIM_BMI static void large_plain_bmi(FlitNetwork& n, std::uint32_t now) { run<true>(n, n.large_.data(), now); }
-  COSIM_BMI static void large_any_bmi(FlitNetwork& n, std::uint32_t now) { run<false>(n, n.large_.data(), now); }
-#undef COSIM_BMI
+  COSIM_SHAPES(_bmi, __attribute__((target("bmi,bmi2,lzcnt,popcnt"))))
 #endif
+#undef COSIM_SHAPES
 };
 
 bool FlitNetwork::send_of_class(std::uint32_t terminal, std::uint32_t message_class, std::uint32_t now) {
-  return Cycle::send<false>(*this, terminal, message_class, now);
+  const Cycle::Local<SmallRecord, 0, 0> l(*this, small_.data(), now);  // the records are not looked at
+  return Cycle::send<false>(l, terminal, message_class);
 }
 
 FlitNetwork::CycleFunction FlitNetwork::choose_cycle() const {
@@ -578,12 +619,15 @@ FlitNetwork::CycleFunction FlitNetwork::choose_cycle() const {
                      num_classes_ == 1 && class_masks_[0] == all_vcs && !any_gap_ && !batched_ && va_delay_ == 1 &&
                      sa_delay_ == 1;
   const bool small = !small_.empty();
+  const bool common = plain && small && num_vcs_ == 4 && ring_mask_ == 7;
 #if defined(__x86_64__)
   if (__builtin_cpu_supports("bmi") != 0 && __builtin_cpu_supports("bmi2") != 0) {
+    if (common) return Cycle::common_bmi;
     if (plain) return small ? Cycle::small_plain_bmi : Cycle::large_plain_bmi;
     return small ? Cycle::small_any_bmi : Cycle::large_any_bmi;
   }
 #endif
+  if (common) return Cycle::common;
   if (plain) return small ? Cycle::small_plain : Cycle::large_plain;
   return small ? Cycle::small_any : Cycle::large_any;
 }

@@ -47,7 +47,7 @@ std::vector<OutputCounters> FlitNetwork::connected_counters() {
     for (std::uint32_t v = 0; v < num_vcs_; ++v) {
       const std::uint32_t id = (as_u32(r) << 6U) + as_u32(p) * num_vcs_ + v;
       const Stalls& s = stalls(id);
-      all.push_back({output(id).flits, s.no_credit, s.lost_switch, s.busy_vc, s.lost_vc});
+      all.push_back({output(id).flits, s.no_credit, output(id).lost_switch, s.busy_vc, s.lost_vc});
     }
   }
   return all;
@@ -270,13 +270,19 @@ void FlitNetwork::visit(sim::Visitor& v) {
   v.vector(Kind::state, rings_);
   // the counters that stand between state are shown apart
   std::vector<std::int64_t> flits(input_vcs());
-  for (std::size_t number = 0; number < flits.size(); ++number) {
+  std::vector<std::int64_t> lost(input_vcs());
+  for (std::size_t number = 0; number < input_vcs(); ++number) {
     flits[number] = std::exchange(output(sparse(number)).flits, 0);
+    lost[number] = std::exchange(output(sparse(number)).lost_switch, 0);
   }
   v.vector(Kind::state, small_);
   v.vector(Kind::state, large_);
   v.vector(Kind::counter, flits);
-  for (std::size_t number = 0; number < flits.size(); ++number) output(sparse(number)).flits = flits[number];
+  v.vector(Kind::counter, lost);
+  for (std::size_t number = 0; number < input_vcs(); ++number) {
+    output(sparse(number)).flits = flits[number];
+    output(sparse(number)).lost_switch = lost[number];
+  }
   v.vector(Kind::state, active_);
   v.vector(Kind::state, arrivals_end_);
   for (std::uint32_t slot = 0; slot <= arrivals_mask_; ++slot) {

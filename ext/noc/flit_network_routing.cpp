@@ -152,7 +152,7 @@ void FlitNetwork::offer_candidates(std::uint32_t id, std::uint32_t join, std::ui
   const std::uint64_t bit = bit64(id & 63U);
   const Candidate* candidates = &candidates_[dense(id) * candidate_room_];
   InputVc& vc = input(id);
-  vc.output = candidates[0].port;
+  vc.send_to(candidates[0].port);
   vc.vcs = candidates[0].vc_mask;
   for (std::uint32_t i = 0; i < candidate_count_[dense(id)]; ++i) {
     port(r, candidates[i].port).to |= bit;
@@ -323,7 +323,7 @@ void FlitNetwork::grant_candidate(std::uint32_t id, std::uint32_t resource, std:
   InputVc& vc = input(id);
   OutputVc& out = output((id & ~63U) + resource);
   drop_candidates(id);
-  vc.output = out.port;
+  vc.send_to(out.port);
   vc.vcs = 1U << out.vc;
   vc.output_vc = as_u8(resource);
   out.owner = as_u8(id & 63U);
