@@ -39,7 +39,16 @@ GROUPS: Mapping[str, str] = MappingProxyType(
 """Kind of component → entry-point group."""
 
 _OWN: Mapping[str, Mapping[str, str]] = {
-    "topologies": {"mesh": "cosim.config.schema_topology:MeshSpec"},
+    "topologies": {
+        "crossbar": "cosim.config.schema_topology:CrossbarSpec",
+        "fat_tree": "cosim.config.schema_topology:FatTreeSpec",
+        "fully_connected": "cosim.config.schema_topology:FullyConnectedSpec",
+        "graph": "cosim.config.schema_topology:GraphSpec",
+        "mesh": "cosim.config.schema_topology:MeshWithNodesSpec",
+        "pod_fat_tree": "cosim.config.schema_topology:PodFatTreeSpec",
+        "ring": "cosim.config.schema_topology:RingSpec",
+        "torus": "cosim.config.schema_topology:TorusSpec",
+    },
     "policies": {
         "static": "cosim.policy.static:Static",
         "hot_replication": "cosim.policy.hot_replication:HotReplication",

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pandas as pd
+import pytest
 import yaml
 from click.testing import CliRunner, Result
 
@@ -24,6 +25,22 @@ def test_the_shipped_experiment_runs_and_prints_its_figures() -> None:
     assert result.exit_code == 0, result.output
     for part in ("8 x 8 mesh", "offered load", "accepted load", "at zero load", "cycles = 4 x", "busiest 8 outputs"):
         assert part in result.output
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("noc-torus8", "8 x 8 torus, 64 nodes, dateline_booksim routing"),
+        ("noc-fat-tree4x3", "fat_tree of 48 routers, 64 nodes, nca routing"),
+        ("noc-pods32", "pod_fat_tree of 28 routers, 32 nodes, nca routing"),
+    ],
+)
+def test_other_shipped_networks_run_and_are_deadlock_free(name: str, says: str) -> None:
+    result = call("run", name, *SHORT)
+    assert result.exit_code == 0, result.output
+    assert says in result.output
+    assert "stable" in result.output
+    assert call("check", name).exit_code == 0
 
 
 def test_results_are_written_and_repeat(tmp_path: Path) -> None:
