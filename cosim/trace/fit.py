@@ -34,7 +34,7 @@ _CHUNK_CELLS = 1 << 21
 _FRESH = 0x66697400  # streams of one seed, far apart per layer
 _ROWS = 4096
 _ITERATIONS = 24
-_SLOT_ITERATIONS = 12
+_SLOT_ITERATIONS = 14
 
 
 def fitted(
@@ -215,10 +215,13 @@ def _scale_slots(target: Floats, share: Floats, before: NDArray[np.int64], top_k
     table: Floats = np.log(np.maximum(follows, 1e-12))
     stream = RandomStream(0x736C6F74, _FRESH)
     u = stream.units(rows * experts).reshape(rows, experts)
-    for _ in range(_SLOT_ITERATIONS):
+    for iteration in range(_SLOT_ITERATIONS):
         drawn = _draw_slots(u, table, before)
         flat = before.reshape(-1) * experts + drawn.reshape(-1)
         expected = np.bincount(flat, minlength=experts * experts).reshape(experts, experts).astype(np.float64)
         pull = held.mean() * 0.05 / experts + 1.0  # few draws tell little: small corrections where counts are small
-        table += 0.7 * np.log((wanted + pull) / (expected + pull))
+        if iteration < _SLOT_ITERATIONS - 4:
+            table += 0.7 * np.log((wanted + pull) / (expected + pull))
+        else:  # the loads last: they are counted with far less scatter than the pairs
+            table += 0.7 * np.log((load * rows * top_k + 1.0) / (expected.sum(axis=0) + 1.0))
     return table

@@ -442,7 +442,8 @@ def test_public_counts_with_transitions(public_trace: Callable[[str], Path]) -> 
     found = trace.load(path, select="mistral/arxiv", top_k=2, fit_requests=16, fit_positions=128, fit_seed=1)
     with np.load(path) as held:
         counts = held["mistral_counts_arxiv"]
-    assert statistics.load_correlation(statistics.load_counts(found), counts).min() > 0.95
+    drawn = statistics.load_counts(found)
+    assert np.allclose(statistics.max_over_mean(drawn), statistics.max_over_mean(counts), rtol=0.1)
     assert found.provenance == "fitted(counts.npz:mistral/arxiv)"
 
 
