@@ -127,7 +127,7 @@ def _print_run(memory: Memory, result: MemoryRun) -> None:
         "RD": "RD",
         "WR": "WR",
         "refreshes_all": "REFab",
-        "refreshes_bank": "REFpb",
+        "refreshes_bank": "REFsb" if standard.refresh_set > 1 else "REFpb",
     }
     kinds = {
         "served_reads": "read",

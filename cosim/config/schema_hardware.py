@@ -56,7 +56,7 @@ class MemorySpec(Spec):
     standard_file: Annotated[str, Field(min_length=1)] | None = None
     channels: Annotated[int, Field(ge=1, le=4096)]
     values: Literal["standard", "ramulator2.1"] = "standard"
-    refresh: Literal["none", "all_bank", "per_bank"] = "none"
+    refresh: Literal["none", "all_bank", "per_bank", "same_bank"] = "none"
     postponed_refreshes: Annotated[int, Field(ge=0)] = 0
     page_policy: Literal["open", "closed", "timeout"] = "open"
     page_timeout: Annotated[int, Field(ge=0, le=1 << 24)] | None = None

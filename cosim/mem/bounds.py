@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from cosim.mem.checker import _matches
-from cosim.mem.standard import COMMANDS, ROW_COMMANDS, Constraint, Standard
+from cosim.mem.standard import COMMANDS, ROW_COMMANDS, SAME_BANK, Constraint, Standard
 
 _BUS = "command bus"
-_KIND = {c: c[:2] for c in COMMANDS}  # RD and RDA, WR and WRA, PREpb and PREab are of one kind
+_KIND = {c: c[:2] for c in (*COMMANDS, SAME_BANK)}  # RD and RDA, WR and WRA, PREpb and PREab are of one kind
 
 
 def binding_constraints(commands: Mapping[str, Any], standard: Standard) -> dict[str, int]:

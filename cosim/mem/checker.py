@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from cosim.mem.standard import COLUMN_COMMANDS, ROW_COMMANDS, Constraint, Standard
+from cosim.mem.standard import COLUMN_COMMANDS, ROW_COMMANDS, SAME_BANK, Constraint, Standard
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,8 @@ class Violation:
 
 
 def _matches(scope: str, earlier: Mapping[str, Any], later: Mapping[str, Any]) -> bool:
-    """Whether two commands of one channel meet in a scope. An all-bank command meets every bank."""
+    """Whether two commands of one channel meet in a scope. An all-bank command meets every bank, a same-bank one the
+    bank of every bank group."""
     if scope == "channel":
         return True
     if earlier["pseudo_channel"] != later["pseudo_channel"]:
@@ -33,7 +34,8 @@ def _matches(scope: str, earlier: Mapping[str, Any], later: Mapping[str, Any]) -
         return bool(same_stack)
     if scope == "other_stack_id":
         return not same_stack
-    same_group = same_stack and earlier["bank_group"] == later["bank_group"]
+    groups = (earlier["bank_group"], later["bank_group"])
+    same_group = same_stack and (groups[0] == groups[1] or min(groups) < 0)
     if scope == "bank_group":
         return bool(same_group)
     return bool(same_group and earlier["bank"] == later["bank"])
@@ -56,7 +58,8 @@ def check_commands(
         commands: rows {slot, command, channel, pseudo_channel, stack_id, bank_group, bank, row, column}, a frame's
             ``to_dict("records")``; all-bank commands carry -1 below the pseudo-channel.
         standard: the resolved standard, whose constraint table and bank states are checked.
-        refresh: "none" checks no refresh times; "all_bank" and "per_bank" check every pseudo-channel that has one.
+        refresh: "none" checks no refresh times; "all_bank", "per_bank" and "same_bank" check every pseudo-channel that
+            has a command.
         postponed_refreshes: refreshes that may be owed.
         end_slot: the slot up to which the trace is whole; refreshes due by then must be there.
 
@@ -117,10 +120,11 @@ def _check_refreshes(
     found: list[Violation] = []
     interval = standard.refresh_interval_cycles[kind] * standard.slots_per_cycle
     organisation = standard.organisation
-    wanted = "REFab" if kind == "all_bank" else "REFpb"
+    wanted = {"all_bank": "REFab", "per_bank": "REFpb", "same_bank": SAME_BANK}[kind]
+    turns = organisation.banks_per_group if kind == "same_bank" else organisation.banks
     seen: dict[int, list[Mapping[str, Any]]] = {pc: [] for pc in {int(c["pseudo_channel"]) for c in trace}}
     for command in trace:
-        if command["command"] in ("REFab", "REFpb"):
+        if command["command"] in ("REFab", "REFpb", SAME_BANK):
             seen[int(command["pseudo_channel"])].append(command)
     for pc, refreshes in seen.items():
         for k, command in enumerate(refreshes):
@@ -134,11 +138,10 @@ def _check_refreshes(
                         slot, wanted, f"the {k + 1}-th of pseudo-channel {pc} is due at {due}, at most {postponed} owed"
                     )
                 )
-            index = (int(command["stack_id"]) * organisation.bank_groups + int(command["bank_group"])) * (
-                organisation.banks_per_group
-            ) + int(command["bank"])
-            if wanted == "REFpb" and index != k % organisation.banks:
-                found.append(Violation(slot, wanted, f"takes bank {index} where bank {k % organisation.banks} is next"))
+            group = int(command["stack_id"]) * organisation.bank_groups + max(int(command["bank_group"]), 0)
+            index = group * organisation.banks_per_group + int(command["bank"])
+            if kind != "all_bank" and index != k % turns:
+                found.append(Violation(slot, wanted, f"takes bank {index} where bank {k % turns} is next"))
         if end_slot is not None and len(refreshes) < end_slot // interval - 1 - postponed:
             found.append(
                 Violation(
@@ -195,7 +198,9 @@ def _check_states(trace: list[Mapping[str, Any]], standard: Standard) -> list[Vi
             int(command["bank_group"]),
             int(command["bank"]),
         )
-        is_open = [b for b in open_row if b[0] == bank[0]] if bank[3] < 0 else [b for b in (bank,) if b in open_row]
+        is_open = [b for b in open_row if b[0] == bank[0] and bank[3] in (-1, b[3]) and bank[2] in (-1, b[2])]
+        if bank[2] >= 0:
+            is_open = [b for b in is_open if b == bank]
         if name == "ACT":
             if is_open:
                 found.append(Violation(slot, name, "activates a bank whose row is open"))

@@ -15,9 +15,19 @@ from typing import Any
 
 from cosim.mem.expressions import evaluate, names_in
 from cosim.mem.problems import Problems, refuse
-from cosim.mem.standard import COLUMN_COMMANDS, COMMANDS, ROW_COMMANDS, SCOPES, Constraint, Organisation, Standard
+from cosim.mem.standard import (
+    COLUMN_COMMANDS,
+    COMMANDS,
+    ROW_COMMANDS,
+    SAME_BANK,
+    SCOPES,
+    Constraint,
+    Organisation,
+    Standard,
+)
 from cosim.mem.standard_files import merged
 
+REFRESHES = ("all_bank", "per_bank", "same_bank")
 VALUE_SETS = ("standard", "ramulator2.1")
 
 _FILE_KEYS = (
@@ -134,7 +144,7 @@ class DramResolver:
 
         lengths = {k: v for k, v in self.section("command_lengths").items() if k not in ("source", "assumed")}
         problems.check_keys("command_lengths", lengths, COMMANDS)
-        ticks = {c: int(Fraction(str(lengths.get(c, 1))) * slots) for c in COMMANDS}
+        ticks = {c: int(Fraction(str(lengths.get(c, 1))) * slots) for c in (*COMMANDS, SAME_BANK)}
         shared = self.section("command_bus").get("kind") == "shared"
         edges = tuple(self.section("rising_edge_only", list))
         for command in edges:
@@ -281,6 +291,7 @@ class DramResolver:
         at_least("nCCDS", "nBL")
         at_least("nCCDR", "nBL")
         at_least("nREFI", "nRFC")
+        at_least("nREFIsb", "nRFCsb")
         if "nREFIpb" in timing and timing["nREFIpb"] * organisation.banks < timing.get("nRFCpb", 0):
             self.problems.add("timing.nREFIpb", "a bank would be refreshed again before its refresh has ended")
         if "nBL" in timing and timing["nBL"] * per_ck != organisation.burst_length:
@@ -294,6 +305,7 @@ class DramResolver:
         self, timing: Mapping[str, int], ticks: Mapping[str, int], slots: int, shared: bool
     ) -> tuple[Constraint, ...]:
         problems = self.problems
+        known = self.commands()
         found: list[Constraint] = []
         for number, rule in enumerate(self.section("constraints", list)):
             where = f"constraints[{number}]"
@@ -303,9 +315,9 @@ class DramResolver:
             if rule.get("scope") not in SCOPES:
                 problems.unknown(f"{where}.scope", rule.get("scope"), SCOPES, "scope")
                 continue
-            unknown = [c for c in [*rule.get("from", []), *rule.get("to", [])] if c not in COMMANDS]
+            unknown = [c for c in [*rule.get("from", []), *rule.get("to", [])] if c not in known]
             for command in unknown:
-                problems.unknown(where, command, COMMANDS, "command")
+                problems.unknown(where, command, known, "command")
             if unknown:
                 continue
             try:
@@ -332,12 +344,18 @@ class DramResolver:
                         )
                     )
         # a command keeps its bus for its length
-        buses = [COMMANDS] if shared else [ROW_COMMANDS, COLUMN_COMMANDS]
+        rows = tuple(c for c in ROW_COMMANDS if c in known)
+        buses = [known] if shared else [rows, COLUMN_COMMANDS]
         for bus in buses:
             for start in bus:
                 if ticks[start] > 1:
                     found.extend(Constraint("command bus", "channel", start, to, 0, ticks[start]) for to in bus)
         return tuple(found)
+
+    def commands(self) -> tuple[str, ...]:
+        """The commands of the file: those of the core, REFsb in the place of REFpb where it has same-bank refresh."""
+        same_bank = "same_bank" in self.section("refresh") and self.values == "standard"
+        return tuple(SAME_BANK if c == "REFpb" and same_bank else c for c in COMMANDS)
 
     def latency(self, kind: str, expression: object, timing: Mapping[str, int]) -> int:
         try:
@@ -353,8 +371,10 @@ class DramResolver:
     ) -> dict[str, int]:
         intervals: dict[str, int] = {}
         for kind, name in self.section("refresh").items():
-            if kind not in ("all_bank", "per_bank"):
-                self.problems.unknown("refresh", kind, ("all_bank", "per_bank"), "refresh")
+            if kind not in REFRESHES:
+                self.problems.unknown("refresh", kind, REFRESHES, "refresh")
+            elif kind == "same_bank" and self.values != "standard":
+                continue  # ramulator2.1 has none
             elif name not in timing:
                 self.problems.add(f"refresh.{kind}", f"needs the timing {name!r}, which no layer gives")
             else:

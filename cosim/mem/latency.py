@@ -11,10 +11,11 @@ import numpy.typing as npt
 import pandas as pd
 
 from cosim.mem.address_map import FIELDS
-from cosim.mem.standard import COLUMN_COMMANDS, Standard
+from cosim.mem.standard import COLUMN_COMMANDS, SAME_BANK, Standard
 
 PARTS = ("queue", "refresh", "activate", "column", "bus", "later_bursts")
 _BANK = ("channel", "pseudo_channel", "stack_id", "bank_group", "bank")
+_REFRESH_TIMES = {"REFab": "nRFC", "REFpb": "nRFCpb", SAME_BANK: "nRFCsb"}
 _NO_DRAM = ("forwarded", "coalesced", "none")
 
 Key = tuple[int, ...]
@@ -88,14 +89,15 @@ def _banks(commands: pd.DataFrame, standard: Standard) -> dict[Key, _Bank]:
         name, slot = c["command"], int(c["slot"])
         lane = (int(c["channel"]), int(c["pseudo_channel"]))
         own = (int(c["stack_id"]), int(c["bank_group"]), int(c["bank"]))
-        for place in all_of if own[2] < 0 else [own]:
+        together = all_of if own[2] < 0 else [own] if own[1] >= 0 else [p for p in all_of if p[2] == own[2]]
+        for place in together:
             bank = banks[lane + place]
             if name == "ACT":
                 bank.acts.append(slot)
             elif name in ("PREpb", "PREab"):
                 bank.pres.append(slot)
-            elif name in ("REFab", "REFpb"):
-                length = standard.timing["nRFC" if name == "REFab" else "nRFCpb"] * slots
+            elif name in _REFRESH_TIMES:
+                length = standard.timing[_REFRESH_TIMES[name]] * slots
                 bank.closed.append((slot, slot + length))
             elif name in COLUMN_COMMANDS:
                 bank.columns[slot] = len(bank.acts)

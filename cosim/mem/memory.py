@@ -18,7 +18,7 @@ from cosim.mem.frames import request_columns
 from cosim.mem.latency import first_bursts, latency_parts
 from cosim.mem.options import MemoryOptions, read_options
 from cosim.mem.plugin_options import plugin_errors, serve, split_plugin
-from cosim.mem.standard import COMMANDS, Standard
+from cosim.mem.standard import COMMANDS, SAME_BANK, Standard
 
 _ROW_RESULTS = ("none", "hit", "miss", "conflict", "forwarded", "coalesced")
 _EVENTS_BETWEEN_SIGNALS = 1 << 20
@@ -59,8 +59,8 @@ def channel_config(options: MemoryOptions, pseudo_channels: int | None = None) -
     for rule in standard.constraints:
         c.add_rule(
             getattr(_core.MemScope, rule.scope),
-            COMMANDS.index(rule.start),
-            COMMANDS.index(rule.to),
+            standard.commands.index(rule.start),
+            standard.commands.index(rule.to),
             rule.ticks,
             rule.window,
         )
@@ -69,8 +69,10 @@ def channel_config(options: MemoryOptions, pseudo_channels: int | None = None) -
     c.write_latency = 0 if compatible else standard.write_latency_cycles * slots
     c.precharge_ticks = timing["nRP"] * slots
     c.refresh_all_ticks = timing.get("nRFC", 0) * slots
-    c.refresh_bank_ticks = timing.get("nRFCpb", 0) * slots
-    c.refresh = getattr(_core.MemRefresh, options.refresh)
+    c.refresh_bank_ticks = timing.get("nRFCpb", timing.get("nRFCsb", 0)) * slots
+    per_bank = options.refresh in ("per_bank", "same_bank")
+    c.refresh = _core.MemRefresh.per_bank if per_bank else getattr(_core.MemRefresh, options.refresh)
+    c.refresh_set = standard.refresh_set
     if options.refresh != "none":
         interval = standard.refresh_interval_cycles[options.refresh]
         if options.refresh == "per_bank" and standard.per_bank_order == "one_list":
@@ -102,8 +104,8 @@ class Memory:
 
     Args:
         config: keys preset (a name such as "HBM2_2000"), values ("standard" or "ramulator2.1"), channels, refresh
-            ("none", "all_bank", "per_bank"), postponed_refreshes, page_policy ("open", "closed", "timeout"),
-            page_timeout (CK), scheduler ("frfcfs"), age_cap, read_queue, write_queue, write_low_watermark,
+            ("none", "all_bank", "per_bank", "same_bank"), postponed_refreshes, page_policy ("open", "closed",
+            "timeout"), page_timeout (CK), scheduler ("frfcfs"), age_cap, read_queue, write_queue, write_low_watermark,
             write_high_watermark, coalesce_writes, address_map, timing (nCK by name), standard_file; or plugin (and
             params), a controller of one's own, with preset, channels, organisation and address_map.
 
@@ -234,8 +236,8 @@ class MemoryRun:
     def commands(self) -> pd.DataFrame:
         """The command trace: cycle, slot, command, channel, pseudo_channel, stack_id, bank_group, bank, row, column.
 
-        Slots are half CK where the standard issues commands on both clock edges; -1 stands for all banks, or for a
-        command without row or column.
+        Slots are half CK where the standard issues commands on both clock edges; -1 stands for all banks, for the bank
+        groups of a same-bank refresh, or for a command without row or column.
 
         Raises:
             ValueError: the run was not asked to keep it.
@@ -244,9 +246,10 @@ class MemoryRun:
             raise ValueError("this run kept no command trace; use run_requests(frame, commands=True)")
         raw = self._replay.commands()
         out = pd.DataFrame({"cycle": self._cycles(raw["tick"]), "slot": raw["tick"]})
-        out["command"] = _categorical(raw["command"], COMMANDS)
-        for name in ("channel", "pseudo_channel", "stack_id", "bank_group", "bank", "row", "column"):
+        out["command"] = _categorical(raw["command"], self.memory.standard.commands)
+        for name in FIELDS:
             out[name] = raw[name]
+        out.loc[out["command"] == SAME_BANK, "bank_group"] = -1  # of every bank group
         ordered: pd.DataFrame = out.sort_values(["slot", "channel"], kind="stable", ignore_index=True)
         return ordered
 
@@ -397,7 +400,8 @@ class MemoryRun:
             range(self.memory.options.channels), key=lambda c: (self._replay.counters(c)["asked"], -c), default=0
         )
         raw = dict(self._replay.recent_commands(busiest))
-        raw["command"] = [COMMANDS[i] for i in raw["command"]]
+        raw["command"] = [self.memory.standard.commands[i] for i in raw["command"]]
+        raw["bank_group"] = np.where(np.array(raw["command"]) == SAME_BANK, -1, raw["bank_group"])
         booked = binding_constraints(raw, self.memory.standard)
         total = sum(booked.values())
         rows = [(name, ticks / total) for name, ticks in booked.items()] if total else []

@@ -14,7 +14,7 @@ from cosim.mem.problems import Problems, refuse
 from cosim.mem.standard import Standard
 from cosim.mem.standards import load_standard
 
-REFRESH = ("none", "all_bank", "per_bank")
+REFRESH = ("none", "all_bank", "per_bank", "same_bank")
 PAGE_POLICIES = ("open", "closed", "timeout")
 SCHEDULERS = ("frfcfs",)
 
@@ -59,7 +59,7 @@ class MemoryOptions:
     Attributes:
         standard: the resolved standard.
         channels: independent channels; one of them has the standard's pseudo-channels.
-        refresh: "none", "all_bank" or "per_bank".
+        refresh: "none", "all_bank", "per_bank" or "same_bank".
         postponed_refreshes: refreshes that may be owed while requests wait.
         page_policy: "open", "closed" (auto-precharge with the last hit) or "timeout".
         page_timeout_cycles: CK without a column command after which "timeout" closes a row.

@@ -65,6 +65,8 @@ def random_case(seed: int, preset: str | None = None) -> Case:
     timing = standard.timing
     if config["refresh"] == "all_bank":
         config["timing"] = {"nREFI": timing["nRFC"] + one(300, 800)}
+    elif config["refresh"] == "same_bank":
+        config["timing"] = {"nREFIsb": timing["nRFCsb"] + timing["nRC"] + one(300, 600)}
     elif config["refresh"] == "per_bank":
         shortest = max(timing.get("nPBR2PBR", 0), timing.get("nRREFD", 0), timing["nRC"])
         config["timing"] = {"nREFIpb": 2 * shortest + one(20, 60)}

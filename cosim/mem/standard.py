@@ -8,7 +8,8 @@ from fractions import Fraction
 
 COMMANDS = ("ACT", "PREpb", "PREab", "RD", "WR", "RDA", "WRA", "REFab", "REFpb")
 SCOPES = ("channel", "pseudo_channel", "stack_id", "other_stack_id", "bank_group", "bank")
-ROW_COMMANDS = ("ACT", "PREpb", "PREab", "REFab", "REFpb")
+SAME_BANK = "REFsb"  # a per-bank refresh of one bank in every bank group; the core knows it as REFpb of a set
+ROW_COMMANDS = ("ACT", "PREpb", "PREab", "REFab", "REFpb", SAME_BANK)
 COLUMN_COMMANDS = ("RD", "WR", "RDA", "WRA")
 
 
@@ -77,7 +78,7 @@ class Standard:
     constraints: tuple[Constraint, ...]
     read_latency_cycles: int
     write_latency_cycles: int
-    refresh_interval_cycles: Mapping[str, int]  # all_bank, per_bank: what the standard offers
+    refresh_interval_cycles: Mapping[str, int]  # all_bank, per_bank, same_bank: what the standard offers
     per_bank_order: str
     max_postponed_refreshes: int
     energy: Mapping[str, float] | None
@@ -108,6 +109,17 @@ class Standard:
         return self.timing.get("nBL", 0)
 
     @property
+    def commands(self) -> tuple[str, ...]:
+        """The commands of this standard, in the order of the core; one that refreshes the same bank of every group is
+        called REFsb."""
+        return tuple(SAME_BANK if c == "REFpb" and self.refresh_set > 1 else c for c in COMMANDS)
+
+    @property
+    def refresh_set(self) -> int:
+        """Banks that one per-bank refresh takes: 1, or with same-bank refresh one of every bank group."""
+        return self.organisation.bank_groups if "same_bank" in self.refresh_interval_cycles else 1
+
+    @property
     def activate_to_read_cycles(self) -> int:
         """CK from ACT to RD of the same bank; 0 where there are no rows."""
         return max((c.cycles for c in self.constraints if (c.start, c.to, c.scope) == ("ACT", "RD", "bank")), default=0)
@@ -119,8 +131,8 @@ class Standard:
             rows {from, to, scope, ticks, window, names}; a pair without any constraint has one row with scope "none".
         """
         rows: list[dict[str, object]] = []
-        for start in COMMANDS:
-            for to in COMMANDS:
+        for start in self.commands:
+            for to in self.commands:
                 found = [c for c in self.constraints if c.start == start and c.to == to]
                 if not found:
                     rows.append({"from": start, "to": to, "scope": "none", "ticks": 0, "window": 1, "names": ""})

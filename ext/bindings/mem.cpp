@@ -185,6 +185,7 @@ void register_config(py::module_& m) {
       .def_readwrite("refresh_bank_ticks", &ChannelConfig::refresh_bank_ticks)
       .def_readwrite("refresh", &ChannelConfig::refresh)
       .def_readwrite("refresh_interval", &ChannelConfig::refresh_interval)
+      .def_readwrite("refresh_set", &ChannelConfig::refresh_set)
       .def_readwrite("postponed_refreshes", &ChannelConfig::postponed_refreshes)
       .def_readwrite("page_policy", &ChannelConfig::page_policy)
       .def_readwrite("page_timeout", &ChannelConfig::page_timeout)

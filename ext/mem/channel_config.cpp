@@ -81,6 +81,10 @@ std::string ChannelConfig::problems() const {
   if (refresh != Refresh::none && refresh_interval < 1) {
     fail("refresh needs an interval of at least one tick, got " + std::to_string(refresh_interval));
   }
+  if (refresh_set < 1 || banks() % refresh_set != 0 || (refresh_set > 1 && refresh_blocks_channel)) {
+    fail("refresh_set must divide the banks, and is 1 where a refresh blocks its channel; got " +
+         std::to_string(refresh_set));
+  }
   if (postponed_refreshes < 0) fail("postponed_refreshes must not be negative");
   if (page_timeout < 0) fail("page_timeout must not be negative");
   if (read_queue < 1 || write_queue < 1 || read_queue > 4096 || write_queue > 4096) {

@@ -58,6 +58,8 @@ struct ChannelConfig {
 
   Refresh refresh = Refresh::none;
   std::int32_t refresh_interval = 0;  // ticks
+  // Banks that one per-bank refresh takes, equally far apart: 1, or one of every bank group (same-bank refresh).
+  int refresh_set = 1;
   int postponed_refreshes = 0;
 
   PagePolicy page_policy = PagePolicy::open;
