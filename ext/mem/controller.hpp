@@ -162,6 +162,8 @@ class Controller final : public Channel {
   void renumber_promotions();
 
   // -- scheduling
+  [[nodiscard]] Mask refresh_target(const PseudoChannel& p) const;
+  [[nodiscard]] std::int32_t refresh_ready(const PseudoChannel& p) const;
   [[nodiscard]] Mask refresh_blocked(const PseudoChannel& p) const;
   [[nodiscard]] bool refresh_wanted(const PseudoChannel& p) const;
   [[nodiscard]] std::int32_t last_act(const PseudoChannel& p) const;
@@ -175,6 +177,7 @@ class Controller final : public Channel {
   bool pick_active(std::int32_t t, Choice& best);
   bool pick_hit(std::int32_t t, Choice& best);
   bool pick_row(std::int32_t t, Choice& best, bool& is_act);
+  [[nodiscard]] int first_to_close(const PseudoChannel& p, Mask target) const;
   bool issue_refresh(std::int32_t t);
   bool issue_idle_close(std::int32_t t);
   void column_slot(std::int32_t t);
@@ -259,23 +262,42 @@ inline bool Controller::can_accept(Op op, int pc) const {
 
 // ---- what may be issued ----
 
+// Banks that the next refresh takes.
+inline Controller::Mask Controller::refresh_target(const PseudoChannel& p) const {
+  if (config_.refresh == Refresh::all_bank) return all_banks_;
+  Mask target = bit(p.refresh_bank);
+  for (int i = 1; i < config_.refresh_set; ++i) {
+    target |= bit(p.refresh_bank + i * (config_.banks() / config_.refresh_set));
+  }
+  return target;
+}
+
+// The earliest tick of the next per-bank refresh, the gates of its pseudo-channel apart.
+inline std::int32_t Controller::refresh_ready(const PseudoChannel& p) const {
+  std::int32_t latest = kLongAgo;
+  for (Mask m = refresh_target(p); m != 0; m &= m - 1) {
+    latest = std::max(latest, p.e.at(BankClass::ref, static_cast<std::size_t>(lowest(m))));
+  }
+  return latest;
+}
+
 inline bool Controller::refresh_wanted(const PseudoChannel& p) const {
   if (p.refresh_owed == 0) return false;
   if (p.refresh_owed > config_.postponed_refreshes) return true;
   const Mask asked = p.lists[0].has | p.lists[1].has | p.active_rd | p.active_wr;
-  return config_.refresh == Refresh::all_bank ? asked == 0 : (asked & bit(p.refresh_bank)) == 0;
+  return (asked & refresh_target(p)) == 0;
 }
 
 // Banks that requests may not touch because a refresh is being prepared for them.
 inline Controller::Mask Controller::refresh_blocked(const PseudoChannel& p) const {
   if (!refresh_wanted(p)) return 0;
-  return config_.refresh == Refresh::all_bank ? all_banks_ : bit(p.refresh_bank);
+  return refresh_target(p);
 }
 
 // The last tick at which an ACT does not delay a per-bank refresh whose bank is closed and waits.
 inline std::int32_t Controller::last_act(const PseudoChannel& p) const {
-  if (config_.refresh != Refresh::per_bank || !refresh_wanted(p) || (p.open & bit(p.refresh_bank)) != 0) return kFar;
-  return p.e.at(BankClass::ref, static_cast<std::size_t>(p.refresh_bank)) - rules_.act_to_refresh();
+  if (config_.refresh != Refresh::per_bank || !refresh_wanted(p) || (p.open & refresh_target(p)) != 0) return kFar;
+  return refresh_ready(p) - rules_.act_to_refresh();
 }
 
 inline Controller::Mask Controller::hits(const PseudoChannel& p, Op op, Mask blocked) const {

@@ -10,7 +10,9 @@ void Controller::issue_ref(int pc, int bank, std::int32_t t) {
   PseudoChannel& p = pcs_[static_cast<std::size_t>(pc)];
   const Command c = bank < 0 ? Command::REFab : Command::REFpb;
   record(c, pc, bank, -1, -1, t);
-  apply(c, pc, bank, t);
+  const Mask target = bank < 0 ? 0 : config_.refresh_set == 1 ? bit(bank) : refresh_target(p);
+  if (bank < 0) apply(c, pc, bank, t);
+  for (Mask m = target; m != 0; m &= m - 1) apply(c, pc, lowest(m), t);
   ++refreshes_[static_cast<std::size_t>(pc)];
   if (bank < 0) {
     ++counters_.refreshes_all;
@@ -20,8 +22,10 @@ void Controller::issue_ref(int pc, int bank, std::int32_t t) {
     }
   } else {
     ++counters_.refreshes_bank;
-    ++bank_counter(pc, bank).ref;
-    bank_counter(pc, bank).busy_ticks += config_.refresh_bank_ticks;
+    for (Mask m = target; m != 0; m &= m - 1) {
+      ++bank_counter(pc, lowest(m)).ref;
+      bank_counter(pc, lowest(m)).busy_ticks += config_.refresh_bank_ticks;
+    }
   }
   p.bound.fill(kLongAgo);
 }
@@ -51,6 +55,17 @@ void Controller::push_refreshes(std::int32_t t) {
       counters_.most_postponed = std::max<std::int64_t>(counters_.most_postponed, p.refresh_owed - 1);
     }
   }
+}
+
+// Of the open banks of a set the one that may be precharged first.
+int Controller::first_to_close(const PseudoChannel& p, Mask target) const {
+  int best = -1;
+  for (Mask m = p.open & target; m != 0; m &= m - 1) {
+    const int b = lowest(m);
+    const auto pre = [&](int bank) { return p.e.at(BankClass::pre, static_cast<std::size_t>(bank)); };
+    if (best < 0 || pre(b) < pre(best)) best = b;
+  }
+  return best;
 }
 
 bool Controller::issue_refresh(std::int32_t t) {
@@ -89,7 +104,7 @@ bool Controller::issue_refresh(std::int32_t t) {
     if (!refresh_wanted(p)) continue;
     const int pc = static_cast<int>(i);
     const bool all = config_.refresh == Refresh::all_bank;
-    const Mask target = all ? all_banks_ : bit(p.refresh_bank);
+    const Mask target = refresh_target(p);
     if ((p.open & target) != 0) {
       const Mask waiting = (p.active_rd | p.active_wr) & target;
       if (waiting != 0) {
@@ -100,8 +115,9 @@ bool Controller::issue_refresh(std::int32_t t) {
         if (!due(Command::PREab, p, kLongAgo)) continue;
         issue_pre_all(pc, t);
       } else {
-        if (!due(Command::PREpb, p, p.e.at(BankClass::pre, static_cast<std::size_t>(p.refresh_bank)))) continue;
-        issue_pre(pc, p.refresh_bank, t);
+        const int bank = first_to_close(p, target);
+        if (!due(Command::PREpb, p, p.e.at(BankClass::pre, static_cast<std::size_t>(bank)))) continue;
+        issue_pre(pc, bank, t);
       }
       return true;
     }
@@ -109,9 +125,9 @@ bool Controller::issue_refresh(std::int32_t t) {
       if (!due(Command::REFab, p, kLongAgo)) continue;
       issue_ref(pc, -1, t);
     } else {
-      if (!due(Command::REFpb, p, p.e.at(BankClass::ref, static_cast<std::size_t>(p.refresh_bank)))) continue;
+      if (!due(Command::REFpb, p, refresh_ready(p))) continue;
       issue_ref(pc, p.refresh_bank, t);
-      p.refresh_bank = (p.refresh_bank + 1) % config_.banks();
+      p.refresh_bank = (p.refresh_bank + 1) % (config_.banks() / config_.refresh_set);
     }
     --p.refresh_owed;
     return true;

@@ -217,15 +217,15 @@ std::int32_t Controller::next_refresh_step(const PseudoChannel& p, bool progress
     least = std::min(least, align(std::max({soon, own, gate(p, c)}), c));
   };
   const bool all = config_.refresh == Refresh::all_bank;
-  const auto bank = static_cast<std::size_t>(p.refresh_bank);
   if ((p.open & blocked) != 0) {
     const Mask active = (p.active_rd | p.active_wr) & blocked;
     if (active == 0 || (p.return_slots == 0 && (p.active_wr & blocked) == 0)) {
-      at(all ? Command::PREab : Command::PREpb, all ? kLongAgo : p.e.at(BankClass::pre, bank));
+      const auto pre = [&] { return p.e.at(BankClass::pre, static_cast<std::size_t>(first_to_close(p, blocked))); };
+      at(all ? Command::PREab : Command::PREpb, all ? kLongAgo : pre());
       if (active != 0) least = std::min(least, soon);
     }
   } else {
-    at(all ? Command::REFab : Command::REFpb, all ? kLongAgo : p.e.at(BankClass::ref, bank));
+    at(all ? Command::REFab : Command::REFpb, all ? kLongAgo : refresh_ready(p));
   }
   return least;
 }
