@@ -46,6 +46,8 @@ def runs(draw: st.DrawFn) -> tuple[dict[str, Any], pd.DataFrame]:
     }
     if config["refresh"] == "all_bank":
         config["timing"] = {"nREFI": draw(st.sampled_from([1000, 1500]))}
+    if config["refresh"] == "same_bank":
+        config["timing"] = {"nREFIsb": draw(st.sampled_from([1200, 1600]))}
     if config["refresh"] == "per_bank":
         config["timing"] = {"nREFIpb": draw(st.sampled_from([150, 200]))}
     if values == "standard":
@@ -212,6 +214,30 @@ def test_per_bank_refresh_costs_less_than_all_bank(preset: str) -> None:
         assert mine.empty
         if refresh.pseudo_channel == 0:
             assert len(during) > 4
+
+
+def test_same_bank_refresh_of_ddr5() -> None:
+    """REFsb closes one bank of every bank group for tRFCsb; the others of each group keep going."""
+    rng = np.random.default_rng(1)
+    frame = pd.DataFrame({"arrive_cycle": 0, "op": "R", "bank_group": rng.integers(0, 8, 6000)})
+    frame["bank"], frame["row"] = rng.integers(0, 4, 6000), rng.integers(0, 60000, 6000)
+    memory = mem.Memory({"preset": "DDR5_6400", "refresh": "same_bank"})
+    run = memory.run_requests(frame, commands=True)
+    interval = memory.standard.refresh_interval_cycles["same_bank"]
+    assert interval * 4 == memory.standard.timing["nREFI"] // 2  # fine granularity
+    refreshes = run.commands[run.commands["command"] == "REFsb"]
+    assert abs(len(refreshes) - run.total_cycles // interval) <= 1
+    assert refreshes["bank"].tolist() == [k % 4 for k in range(len(refreshes))]
+    assert (refreshes["bank_group"] == -1).all()
+    counted = run.banks.groupby("bank")["REF"].agg(["min", "max"])
+    assert (counted["min"] == counted["max"]).all()
+    closed = memory.standard.timing["nRFCsb"] - 1  # an ACT is named by its first cycle
+    for refresh in refreshes.itertuples():
+        during = run.commands[(run.commands["slot"] > refresh.slot) & (run.commands["slot"] < refresh.slot + closed)]
+        assert not (during["bank"] == refresh.bank).any()
+        if refresh.slot + closed < run.total_cycles:
+            assert len(during) > 20
+    assert (run.latency.sum(axis=1) == run.requests["done_cycle"] - run.requests["accept_cycle"]).all()
 
 
 def controller(config: dict[str, Any], **changes: Any) -> _core.MemController:
