@@ -1,9 +1,9 @@
 """Chakra execution traces, which ASTRA-sim runs: one file a chiplet, `<name>.<npu>.et`.
 
 The protobuf layout is that of MLCommons Chakra (github.com/mlcommons/chakra, schema/protobuf/et_def.proto): messages
-one after another, each after its length as a varint: GlobalMetadata {version = 1}, then Node {id = 1, name = 2, type = 3,
-ctrl_deps = 4, data_deps = 5, attr = 10}; AttributeProto {name = 1, int32_val = 7, int64_val = 9, uint64_val = 13,
-bool_val = 27}. It is written and read here byte by byte: no protobuf library is needed.
+one after another, each after its length as a varint: GlobalMetadata {version = 1}, then Node {id = 1, name = 2,
+type = 3, ctrl_deps = 4, data_deps = 5, attr = 10}; AttributeProto {name = 1, int32_val = 7, int64_val = 9,
+uint64_val = 13, bool_val = 27}. It is written and read here byte by byte: no protobuf library is needed.
 
 A MoE layer becomes, on every chiplet: COMM_SEND of each token group to its expert, COMM_RECV of what arrives, one COMP
 node per expert that waits for what it needs, and the same back. Sends and receives of a pair share a tag.

@@ -116,7 +116,8 @@ def _statement_type(name: str) -> Any:
     return {"routed_scaling": float, "select": str}.get(name, int)
 
 
-def _reader_options(command: Callable[..., None]) -> Callable[..., None]:
+def reader_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The options of every command that reads a trace."""
     for entry in reversed(fields(Repairs)):
         flag = f"--{entry.name.replace('_', '-')}"
         kind: Any = _Numbers() if entry.name == "moe_layers" else int
@@ -139,7 +140,8 @@ def _reader_options(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-def _load(file: str, format_: str | None, max_gib: float | None, **statements: Any) -> RoutingTrace:
+def load_trace(file: str, format_: str | None, max_gib: float | None, **statements: Any) -> RoutingTrace:
+    """The trace that the options of `reader_options` ask for."""
     limits = ReadLimits()
     if max_gib is not None:
         decoded = int(max_gib * 2**30)
@@ -155,10 +157,10 @@ def _load(file: str, format_: str | None, max_gib: float | None, **statements: A
 )
 @click.option("--batch-tokens", type=click.IntRange(min=1), multiple=True, default=(16, 64, 256), show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Figures and traps as JSON.")
-@_reader_options
+@reader_options
 def inspect(file: str, layers: tuple[int, ...], batch_tokens: tuple[int, ...], as_json: bool, **reader: Any) -> None:
     """Show what is in FILE (a path, or a shipped name): skew, locality, predictability, and the traps found."""
-    found = _load(file, **reader)
+    found = load_trace(file, **reader)
     beyond = [layer for layer in layers if layer >= found.layers]
     if beyond:
         raise TraceError(
@@ -205,10 +207,10 @@ def inspect(file: str, layers: tuple[int, ...], batch_tokens: tuple[int, ...], a
 @click.argument("target", type=click.Path(path_type=Path))
 @click.option("--to", help="Format to write: npz, parquet, csv or jsonl; told from the suffix otherwise.")
 @click.option("--drop-scores", is_flag=True, help="Leave router scores out (CSV cannot hold them).")
-@_reader_options
+@reader_options
 def convert(source: str, target: Path, to: str | None, drop_scores: bool, **reader: Any) -> None:
     """Read SOURCE (a path, or a shipped name) and write TARGET as npz, Parquet, CSV or JSONL."""
-    found = _load(source, **reader)
+    found = load_trace(source, **reader)
     if drop_scores:
         found = found.without_scores()
     save(found, target, to)

@@ -240,3 +240,26 @@ def test_any_bytes_as_chakra(tmp_path_factory: pytest.TempPathFactory, data: byt
     path.write_bytes(b"\x07\x0a\x050.0.4" + data)
     with contextlib.suppress(ConfigErrors):
         chakra.read_nodes(path)
+
+
+# ---- cosim place
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_place(form: str, tmp_path: Path) -> None:
+    from click.testing import CliRunner
+
+    from cosim.cli.place import place
+
+    asked = ["sample", str(tmp_path / "out"), "--model=own-byte-moe", "--system=package-4x4", f"--to={form}"]
+    run = CliRunner().invoke(place, [*asked, "--param", "replica_budget=1.5"])
+    assert isinstance(run.exception, ConfigErrors)
+    assert "replicas, as on the fullest rank" in str(run.exception)
+    run = CliRunner().invoke(place, [*asked, "--param", "replica_budget=1.5", "--fill", "repeat"])
+    assert run.exit_code == 0, run.output
+    table, _ = read_map(tmp_path / "out")
+    assert table.shape[0] == 8
+    assert all(set(row.tolist()) == set(range(64)) for row in table)
+    assert f"8 layers, 16 ranks of {table.shape[1] // 16} slots, 768 replicas of 512 experts" in run.output
+    hottest = int(np.bincount(trace.load("sample").ids[:, 0].reshape(-1), minlength=64).argmax())
+    assert np.count_nonzero(table[0] == hottest) > 1
