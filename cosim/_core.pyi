@@ -23,6 +23,7 @@ __all__: list[str] = [
     "LatencyTerms",
     "LawBrokenError",
     "LinkSpec",
+    "LivelockError",
     "MemAddressMap",
     "MemChannelConfig",
     "MemController",
@@ -1009,6 +1010,9 @@ class MemoryPlugin:
 class DeadlockError(RuntimeError):
     pass
 
+class LivelockError(RuntimeError):
+    pass
+
 class TaskKind:
     """
     Members:
@@ -1083,6 +1087,32 @@ class Engine:
         endpoint_terminals: collections.abc.Sequence[
             collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]
         ],
+        name: str = "",
+        livelock_cycles: typing.SupportsInt | typing.SupportsIndex = 1000000,
+        legs: typing.SupportsInt | typing.SupportsIndex = 1,
+        descends: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex] = [],
+        gateways: collections.abc.Sequence[
+            tuple[typing.SupportsInt | typing.SupportsIndex, Clock, typing.SupportsInt | typing.SupportsIndex]
+        ] = [],
+        nodes: typing.SupportsInt | typing.SupportsIndex = 0,
+        gateway_towards: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex] = [],
+        payload_towards: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex] = [],
+    ) -> int: ...
+    def add_gateway(
+        self,
+        *,
+        name: str,
+        clock: Clock,
+        from_clock: Clock,
+        from_network: typing.SupportsInt | typing.SupportsIndex,
+        to_network: typing.SupportsInt | typing.SupportsIndex,
+        from_flit_bytes: typing.SupportsInt | typing.SupportsIndex,
+        from_header_bytes: typing.SupportsInt | typing.SupportsIndex,
+        to_flit_bytes: typing.SupportsInt | typing.SupportsIndex,
+        to_header_bytes: typing.SupportsInt | typing.SupportsIndex,
+        synchroniser_cycles: typing.SupportsInt | typing.SupportsIndex,
+        grant_latency_cycles: typing.SupportsInt | typing.SupportsIndex,
+        buffer_bytes: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
     ) -> int: ...
     def add_link_network(
         self,
@@ -1121,6 +1151,7 @@ class Engine:
     ) -> int: ...
     def compute_statistics(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> dict[str, typing.Any]: ...
     def flit_network_statistics(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> dict[str, typing.Any]: ...
+    def gateway_statistics(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> dict[str, typing.Any]: ...
     def link_network_statistics(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> dict[str, typing.Any]: ...
     def load(self, data: bytes) -> None: ...
     def memory_statistics(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> dict[str, typing.Any]: ...

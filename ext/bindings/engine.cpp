@@ -6,11 +6,14 @@
 #include <algorithm>
 #include <memory>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "bindings/register.hpp"
 #include "endpoint/compute_node.hpp"
 #include "endpoint/flit_network_node.hpp"
+#include "endpoint/gateway.hpp"
 #include "endpoint/memory_node.hpp"
 #include "endpoint/rate_memory.hpp"
 #include "link/link_network.hpp"
@@ -154,6 +157,20 @@ py::dict flit_network_statistics(sim::Engine& engine, std::int32_t id) {
     classes.append(c);
   }
   d["classes"] = classes;
+  py::list journeys;
+  for (const endpoint::JourneyTerms& sums : node.journeys()) {
+    py::dict j;
+    j["packets"] = sums.packets;
+    j["latency_fs"] = sums.latency_fs;
+    j["source_queueing_fs"] = sums.source_queueing_fs;
+    j["router_fs"] = sums.router_fs;
+    j["link_fs"] = sums.link_fs;
+    j["serialisation_fs"] = sums.serialisation_fs;
+    j["contention_fs"] = sums.contention_fs;
+    j["gateway_fs"] = sums.gateway_fs;
+    journeys.append(j);
+  }
+  d["journeys"] = journeys;
 
   const std::vector<noc::OutputCounters> counters = node.link_counters();
   const auto rows = static_cast<py::ssize_t>(counters.size());
@@ -244,6 +261,24 @@ py::dict memory_totals(sim::Engine& engine, std::int32_t id) {
   return d;
 }
 
+py::dict gateway_statistics(sim::Engine& engine, std::int32_t id) {
+  auto& node = node_as<endpoint::Gateway>(engine, id);
+  const auto column = [](const std::vector<std::int64_t>& values) {
+    return Column<std::int64_t>(static_cast<py::ssize_t>(values.size()), values.data());
+  };
+  py::dict d;
+  d["granted_bytes"] = column(node.granted_bytes());
+  d["arrived_bytes"] = column(node.arrived_bytes());
+  d["forwarded_bytes"] = column(node.forwarded_bytes());
+  d["most_used_bytes"] = column(node.most_used_bytes());
+  d["open_messages"] = node.open_messages();
+  d["conservation_error"] = node.conservation_error();
+  return d;
+}
+
+// Rows of (node, clock, synchroniser cycles).
+using GatewayRows = std::vector<std::tuple<std::int32_t, sim::Clock, std::int32_t>>;
+
 // Runs without the GIL, looking for Ctrl-C every `slice` instants.
 py::tuple run(sim::Engine& engine, bool drain, std::int64_t slice) {
   for (;;) {
@@ -263,6 +298,8 @@ py::tuple run(sim::Engine& engine, bool drain, std::int64_t slice) {
 
 void register_engine(py::module_& m) {
   py::register_exception<sim::DeadlockError>(m, "DeadlockError", PyExc_RuntimeError);
+
+  py::register_exception<sim::LivelockError>(m, "LivelockError", PyExc_RuntimeError);
 
   py::enum_<sim::TaskKind>(m, "TaskKind")
       .value("transfer", sim::TaskKind::transfer)
@@ -334,22 +371,65 @@ void register_engine(py::module_& m) {
           "add_flit_network",
           [](sim::Engine& e, const py::dict& graph, const sim::Clock& clock, std::int64_t flit_bytes,
              std::int64_t header_bytes, std::int32_t max_packet_flits, std::int32_t message_classes,
-             std::vector<std::int32_t> endpoint_node, std::vector<std::vector<std::int32_t>> endpoint_terminals) {
-            endpoint::FlitNetworkNodeConfig c{clock,
-                                              flit_bytes,
-                                              header_bytes,
-                                              max_packet_flits,
-                                              message_classes,
-                                              std::move(endpoint_node),
-                                              std::move(endpoint_terminals)};
+             std::vector<std::int32_t> endpoint_node, std::vector<std::vector<std::int32_t>> endpoint_terminals,
+             std::string name, std::int64_t livelock_cycles, std::int32_t legs, std::vector<std::uint8_t> descends,
+             const GatewayRows& gateways, std::int32_t nodes, std::vector<std::int32_t> gateway_towards,
+             std::vector<std::int64_t> payload_towards) {
+            endpoint::FlitNetworkNodeConfig c;
+            c.name = std::move(name);
+            c.clock = clock;
+            c.flit_bytes = flit_bytes;
+            c.header_bytes = header_bytes;
+            c.max_packet_flits = max_packet_flits;
+            c.message_classes = message_classes;
+            c.endpoint_node = std::move(endpoint_node);
+            c.endpoint_terminals = std::move(endpoint_terminals);
+            c.livelock_cycles = livelock_cycles;
+            c.legs = legs;
+            c.descends = std::move(descends);
+            for (const auto& [node, reader, cycles] : gateways) c.gateways.push_back({node, reader, cycles});
+            c.nodes = nodes;
+            c.gateway_towards = std::move(gateway_towards);
+            c.payload_towards = std::move(payload_towards);
+            const std::vector<std::int32_t> endpoints = c.endpoint_node;
             const std::int32_t id =
                 e.add(std::make_unique<endpoint::FlitNetworkNode>(network_spec(graph), std::move(c), 0));
-            e.graph().set_network(id);
+            for (const std::int32_t node : endpoints) e.graph().set_network_of(node, id);
             return id;
           },
           py::kw_only(), py::arg("graph"), py::arg("clock"), py::arg("flit_bytes"), py::arg("header_bytes"),
           py::arg("max_packet_flits"), py::arg("message_classes"), py::arg("endpoint_node"),
-          py::arg("endpoint_terminals"))
+          py::arg("endpoint_terminals"), py::arg("name") = "",
+          py::arg("livelock_cycles") = endpoint::FlitNetworkNodeConfig{}.livelock_cycles, py::arg("legs") = 1,
+          py::arg("descends") = std::vector<std::uint8_t>{}, py::arg("gateways") = GatewayRows{}, py::arg("nodes") = 0,
+          py::arg("gateway_towards") = std::vector<std::int32_t>{},
+          py::arg("payload_towards") = std::vector<std::int64_t>{})
+      .def(
+          "add_gateway",
+          [](sim::Engine& e, std::string name, const sim::Clock& clock, const sim::Clock& from_clock,
+             std::int32_t from_network, std::int32_t to_network, std::int64_t from_flit_bytes,
+             std::int64_t from_header_bytes, std::int64_t to_flit_bytes, std::int64_t to_header_bytes,
+             std::int32_t synchroniser_cycles, std::int32_t grant_latency_cycles,
+             std::vector<std::int64_t> buffer_bytes) {
+            endpoint::GatewayConfig c;
+            c.name = std::move(name);
+            c.clock = clock;
+            c.from_clock = from_clock;
+            c.from_network = from_network;
+            c.to_network = to_network;
+            c.from_flit_bytes = from_flit_bytes;
+            c.from_header_bytes = from_header_bytes;
+            c.to_flit_bytes = to_flit_bytes;
+            c.to_header_bytes = to_header_bytes;
+            c.synchroniser_cycles = synchroniser_cycles;
+            c.grant_latency_cycles = grant_latency_cycles;
+            c.buffer_bytes = std::move(buffer_bytes);
+            return e.add(std::make_unique<endpoint::Gateway>(std::move(c)));
+          },
+          py::kw_only(), py::arg("name"), py::arg("clock"), py::arg("from_clock"), py::arg("from_network"),
+          py::arg("to_network"), py::arg("from_flit_bytes"), py::arg("from_header_bytes"), py::arg("to_flit_bytes"),
+          py::arg("to_header_bytes"), py::arg("synchroniser_cycles"), py::arg("grant_latency_cycles"),
+          py::arg("buffer_bytes"))
       .def("submit", &submit, py::arg("columns"), py::arg("before"), py::arg("after"), py::arg("effective_fs"))
       .def("run", &run, py::arg("drain") = false, py::arg("slice") = 20'000)
       .def("take_records", &take_records)
@@ -407,6 +487,7 @@ void register_engine(py::module_& m) {
              return d;
            })
       .def("flit_network_statistics", &flit_network_statistics)
+      .def("gateway_statistics", &gateway_statistics)
       .def("memory_statistics", &memory_statistics)
       .def("memory_totals", &memory_totals);
 }

@@ -4,6 +4,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "endpoint/gateway.hpp"
+
 namespace cosim::endpoint {
 
 using sim::Fs;
@@ -24,21 +26,42 @@ FlitNetworkNode::FlitNetworkNode(const noc::NetworkSpec& spec, FlitNetworkNodeCo
                                 std::to_string(config_.flit_bytes) + " B has no room behind a header of " +
                                 std::to_string(config_.header_bytes) + " B");
   }
-  if (config_.endpoint_node.size() != config_.endpoint_terminals.size()) {
+  const std::size_t endpoints = config_.endpoint_node.size();
+  if (endpoints != config_.endpoint_terminals.size()) {
     throw std::invalid_argument("every endpoint needs its list of terminals");
   }
-  for (std::size_t e = 0; e < config_.endpoint_node.size(); ++e) {
+  for (std::size_t e = 0; e < endpoints; ++e) {
     if (config_.endpoint_terminals[e].empty()) throw std::invalid_argument("an endpoint needs at least one terminal");
     const auto node = static_cast<std::size_t>(config_.endpoint_node[e]);
     if (endpoint_of_node_.size() <= node) endpoint_of_node_.resize(node + 1, -1);
     endpoint_of_node_[node] = static_cast<std::int32_t>(e);
   }
   const auto classes = static_cast<std::size_t>(config_.message_classes);
-  destination_turn_.assign(config_.endpoint_node.size(), 0);
-  queues_.assign(config_.endpoint_node.size() * classes, {});
+  const std::size_t routes = endpoints * static_cast<std::size_t>(config_.nodes);
+  config_.descends.resize(endpoints);
+  if (config_.gateway_towards.size() != routes || config_.payload_towards.size() != routes) {
+    throw std::invalid_argument("every endpoint needs its way to every node");
+  }
+  if (spec.classes.size() > 1 && spec.classes.size() != classes * static_cast<std::size_t>(config_.legs)) {
+    throw std::invalid_argument("the network has " + std::to_string(spec.classes.size()) + " classes for " +
+                                std::to_string(classes) + " message classes on " + std::to_string(config_.legs) +
+                                " legs");
+  }
+  for (const GatewayPort& gateway : config_.gateways) {
+    if (config_.max_packet_flits > noc::kMostHeldFlits) {
+      throw std::invalid_argument("a packet through a gateway has at most 65535 flits");
+    }
+    for (const std::int32_t terminal : config_.endpoint_terminals[static_cast<std::size_t>(endpoint_of(gateway.node))])
+      network_.watch(terminal);
+  }
+  destination_turn_.assign(endpoints, 0);
+  message_of_.resize(endpoints);
+  parcel_of_.resize(endpoints);
+  queues_.assign(endpoints * classes, {});
   injected_bytes_.assign(classes, 0);
   delivered_bytes_.assign(classes, 0);
   class_latency_.assign(classes, {});
+  journeys_.assign(classes, {});
 }
 
 std::int32_t FlitNetworkNode::endpoint_of(std::int64_t node) const {
@@ -50,27 +73,74 @@ Fs FlitNetworkNode::next_event() const {
   return std::min(inbox_.next(), cycle == noc::kNoEvent ? sim::kNever : config_.clock.edge_fs(cycle));
 }
 
-void FlitNetworkNode::begin(const Message& m, std::int64_t cycle) {
+void FlitNetworkNode::post_to_gateway(std::int32_t gateway, const Message& m, Fs committed) {
+  const GatewayPort& port = config_.gateways[static_cast<std::size_t>(gateway)];
+  post(port.node, m, synchronised(port.clock, port.synchroniser_cycles, committed));
+}
+
+// A message that starts or goes on here; m.a and m.b are the nodes it enters at and ends at.
+std::int32_t FlitNetworkNode::begin(const Message& m, std::int64_t cycle, Fs t) {
   std::int32_t slot = free_message_;
   if (slot >= 0) {
-    free_message_ = messages_[static_cast<std::size_t>(slot)].next;
+    free_message_ = messages_[static_cast<std::size_t>(slot)].next_free;
   } else {
     slot = static_cast<std::int32_t>(messages_.size());
     messages_.emplace_back();
   }
-  const auto packets = static_cast<std::int32_t>((m.bytes + payload_ - 1) / payload_);
   Outgoing& message = messages_[static_cast<std::size_t>(slot)];
-  message = {m.c, m.address,       m.bytes, m.bytes, packets, packets, endpoint_of(m.a), endpoint_of(m.b),
-             -1,  m.message_class, m.flags, 0};
+  message = {};
+  message.tag = m.c;
+  message.bytes = m.bytes;
+  message.source = endpoint_of(m.a);
+  message.message_class = m.message_class;
+  message.flags = m.flags;
+  const bool comes_on = m.kind == MessageKind::open;
+  std::int64_t payload = payload_;
+  if (config_.nodes > 0) {
+    const std::size_t way = static_cast<std::size_t>(message.source) * static_cast<std::size_t>(config_.nodes) +
+                            static_cast<std::size_t>(m.b);
+    message.gateway = config_.gateway_towards[way];
+    payload = comes_on ? m.address : config_.payload_towards[way];
+  }
+  if (!comes_on) message.reply = m.address;
+  message.packets_left = static_cast<std::int32_t>((m.bytes + payload - 1) / payload);
+  message.departures_left = message.packets_left;
   ++in_flight_;
   injected_bytes_[m.message_class] += m.bytes;
-  const std::size_t index =
-      static_cast<std::size_t>(message.source) * static_cast<std::size_t>(config_.message_classes) + m.message_class;
+  if (message.gateway < 0) {
+    message.destination = endpoint_of(m.b);
+    if (!comes_on) push(slot, -1, m.bytes, cycle);
+    return slot;
+  }
+  message.destination = endpoint_of(config_.gateways[static_cast<std::size_t>(message.gateway)].node);
+  Message open;
+  open.kind = MessageKind::open;
+  open.message_class = m.message_class;
+  open.flags = static_cast<std::uint8_t>((m.flags & sim::kDeliverToGraph) | (comes_on ? 0 : sim::kAskForAll));
+  open.a = slot;
+  open.b = m.b;
+  open.c = m.c;
+  open.bytes = m.bytes;
+  open.address = payload;
+  post_to_gateway(message.gateway, open, t);
+  return slot;
+}
+
+void FlitNetworkNode::push(std::int32_t message, std::int32_t parcel, std::int64_t bytes, std::int64_t cycle) {
+  std::int32_t slot = free_ready_;
+  if (slot >= 0) {
+    free_ready_ = ready_[static_cast<std::size_t>(slot)].next;
+  } else {
+    slot = static_cast<std::int32_t>(ready_.size());
+    ready_.emplace_back();
+  }
+  ready_[static_cast<std::size_t>(slot)] = {bytes, message, parcel, -1, 0};
+  const std::size_t index = queue_of(messages_[static_cast<std::size_t>(message)]);
   Queue& queue = queues_[index];
   if (queue.first < 0) {
     queue.first = queue.last = slot;
   } else {
-    messages_[static_cast<std::size_t>(queue.last)].next = slot;
+    ready_[static_cast<std::size_t>(queue.last)].next = slot;
     queue.last = slot;
   }
   pump(index, cycle);
@@ -82,8 +152,9 @@ void FlitNetworkNode::pump(std::size_t index, std::int64_t cycle) {
   const std::vector<std::int32_t>& terminals = config_.endpoint_terminals[endpoint];
   while (queue.first >= 0 && queue.in_network < kPacketsAhead * static_cast<std::int32_t>(terminals.size())) {
     const std::int32_t slot = queue.first;
-    Outgoing& message = messages_[static_cast<std::size_t>(slot)];
-    const std::int64_t bytes = std::min(payload_, message.unsent_bytes);
+    Ready& ready = ready_[static_cast<std::size_t>(slot)];
+    const Outgoing& message = messages_[static_cast<std::size_t>(ready.message)];
+    const std::int64_t bytes = std::min(payload_, ready.bytes);
     const auto destination = static_cast<std::size_t>(message.destination);
     const std::vector<std::int32_t>& sinks = config_.endpoint_terminals[destination];
     std::int32_t& sink_turn = destination_turn_[destination];
@@ -91,60 +162,215 @@ void FlitNetworkNode::pump(std::size_t index, std::int64_t cycle) {
     packet.create_cycle = cycle;
     packet.source = terminals[static_cast<std::size_t>(queue.turn)];
     packet.dest = sinks[static_cast<std::size_t>(sink_turn)];
-    packet.size_flits =
-        static_cast<std::int32_t>((bytes + config_.header_bytes + config_.flit_bytes - 1) / config_.flit_bytes);
-    packet.message_class = message.message_class;
-    packet.tag = static_cast<std::uint64_t>(slot);
-    network_.offer(packet);
+    packet.size_flits = flits_of(bytes);
+    packet.message_class = message.message_class * config_.legs + (config_.legs > 1 ? config_.descends[endpoint] : 0);
+    packet.tag = static_cast<std::uint32_t>(ready.message);
+    if (ready.parcel >= 0) {
+      Parcel& parcel = parcels_[static_cast<std::size_t>(ready.parcel)];
+      packet.tag |= static_cast<std::uint64_t>(ready.parcel + 1) << 32U;
+      if (parcel.from_piece >= 0) {
+        packet.held_flits = parcel.flits - parcel.supplied;
+        journeys_[message.message_class].gateway_fs += config_.clock.edge_fs(cycle) - parcel.head_fs;
+      } else {
+        parcel.start_fs = config_.clock.edge_fs(cycle);
+      }
+      parcel.packet = network_.offer(packet);
+    } else {
+      network_.offer(packet);
+    }
     queue.turn = (queue.turn + 1) % static_cast<std::int32_t>(terminals.size());
     sink_turn = (sink_turn + 1) % static_cast<std::int32_t>(sinks.size());
     ++queue.in_network;
-    message.unsent_bytes -= bytes;
-    if (message.unsent_bytes == 0) {
-      queue.first = message.next;
-      message.next = -1;
+    ready.bytes -= bytes;
+    if (ready.bytes == 0) {
+      queue.first = ready.next;
+      ready.next = free_ready_;
+      free_ready_ = slot;
     }
   }
 }
 
-void FlitNetworkNode::evaluate(Fs t) {
-  const std::int64_t cycle = config_.clock.edge_at_or_before(t);
-  while (inbox_.due(t)) begin(inbox_.pop(), cycle);
-  if (network_.next_event() > cycle) return;
-  network_.step(cycle);
-  if (!network_.failure().empty()) throw noc::RoutingError(network_.failure());
-  for (const noc::Departure& d : network_.departures()) {
-    Outgoing& message = messages_[static_cast<std::size_t>(d.tag)];
-    const std::size_t index =
-        static_cast<std::size_t>(message.source) * static_cast<std::size_t>(config_.message_classes) +
-        message.message_class;
-    --queues_[index].in_network;
-    if (--message.departures_left == 0 && (message.flags & sim::kReplyWhenSent) != 0) {
-      Message m;
-      m.kind = MessageKind::sent;
-      m.c = message.reply;
-      post(config_.endpoint_node[static_cast<std::size_t>(message.source)], m, config_.clock.edge_fs(d.cycle));
-    }
-    pump(index, cycle + 1);
+std::int32_t FlitNetworkNode::new_parcel(std::int32_t message, std::int64_t bytes) {
+  std::int32_t slot = free_parcel_;
+  if (slot >= 0) {
+    free_parcel_ = parcels_[static_cast<std::size_t>(slot)].next_free;
+  } else {
+    slot = static_cast<std::int32_t>(parcels_.size());
+    parcels_.emplace_back();
   }
-  network_.departures().clear();
-  for (const noc::Arrival& a : network_.arrivals()) {
-    ClassLatency& sums = class_latency_[static_cast<std::size_t>(a.message_class)];
-    const noc::LatencyTerms terms = network_.terms(a);
-    ++sums.packets;
-    sums.flits += a.size_flits;
-    sums.hops += a.hops;
-    sums.latency_cycles += a.cycle - a.create_cycle;
-    sums.terms.source_queueing_cycles += terms.source_queueing_cycles;
-    sums.terms.router_cycles += terms.router_cycles;
-    sums.terms.link_cycles += terms.link_cycles;
-    sums.terms.serialisation_cycles += terms.serialisation_cycles;
-    sums.terms.contention_cycles += terms.contention_cycles;
-    Outgoing& message = messages_[static_cast<std::size_t>(a.tag)];
-    if (--message.packets_left > 0) continue;
-    sums.payload_bytes += message.bytes;
-    delivered_bytes_[message.message_class] += message.bytes;
-    --in_flight_;
+  Parcel& parcel = parcels_[static_cast<std::size_t>(slot)];
+  parcel = {};
+  parcel.bytes = bytes;
+  parcel.message = message;
+  parcel.flits = flits_of(bytes);
+  return slot;
+}
+
+namespace {
+
+void set_at(std::vector<std::int32_t>& table, std::int64_t index, std::int32_t value) {
+  const auto at = static_cast<std::size_t>(index);
+  if (table.size() <= at) table.resize(at + 1, -1);
+  table[at] = value;
+}
+
+}  // namespace
+
+// A gateway says that a message will come from it.
+void FlitNetworkNode::open(const Message& m, std::int64_t cycle, Fs t) {
+  Message here = m;
+  here.a = m.from;
+  set_at(message_of_[static_cast<std::size_t>(endpoint_of(m.from))], m.a, begin(here, cycle, t));
+}
+
+// A gateway has room for a packet.
+void FlitNetworkNode::room(const Message& m, std::int64_t cycle) {
+  const auto message = static_cast<std::int32_t>(m.a);
+  const std::int32_t slot = m.c >= 0 ? static_cast<std::int32_t>(m.c) : new_parcel(message, m.bytes);
+  parcels_[static_cast<std::size_t>(slot)].to_piece = static_cast<std::int32_t>(m.b);
+  push(message, slot, m.bytes, cycle);
+}
+
+// The first flit of a packet is there at a gateway.
+void FlitNetworkNode::packet(const Message& m, std::int64_t cycle, Fs t) {
+  const auto endpoint = static_cast<std::size_t>(endpoint_of(m.from));
+  const std::int32_t message = message_of_[endpoint][static_cast<std::size_t>(m.a)];
+  const std::int32_t slot = new_parcel(message, m.bytes);
+  Parcel& parcel = parcels_[static_cast<std::size_t>(slot)];
+  parcel.start_fs = m.c;
+  parcel.head_fs = m.address;
+  parcel.from_piece = static_cast<std::int32_t>(m.b);
+  set_at(parcel_of_[endpoint], m.b, slot);
+  const Outgoing& outgoing = messages_[static_cast<std::size_t>(message)];
+  if (outgoing.gateway < 0) {
+    push(message, slot, m.bytes, cycle);
+    return;
+  }
+  Message ask;
+  ask.kind = MessageKind::ask;
+  ask.message_class = m.message_class;
+  ask.a = message;
+  ask.b = slot;
+  ask.bytes = m.bytes;
+  post_to_gateway(outgoing.gateway, ask, t);
+}
+
+void FlitNetworkNode::supply(const Message& m, std::int64_t cycle) {
+  const std::vector<std::int32_t>& parcels = parcel_of_[static_cast<std::size_t>(endpoint_of(m.from))];
+  Parcel& parcel = parcels_[static_cast<std::size_t>(parcels[static_cast<std::size_t>(m.b)])];
+  const auto flits = static_cast<std::int32_t>(m.bytes);
+  parcel.supplied += flits;
+  parcel.last_supply = cycle;
+  if (parcel.packet != kNoPacket) network_.supply(parcel.packet, flits);
+}
+
+void FlitNetworkNode::departed(const noc::Departure& d, std::int64_t cycle) {
+  Outgoing& message = messages_[d.tag & 0xFFFF'FFFFU];
+  const std::size_t index = queue_of(message);
+  --queues_[index].in_network;
+  const std::int32_t source = config_.endpoint_node[static_cast<std::size_t>(message.source)];
+  Message m;
+  m.kind = MessageKind::sent;
+  m.message_class = message.message_class;
+  if (d.tag >> 32U != 0) {
+    const Parcel& parcel = parcels_[(d.tag >> 32U) - 1];
+    if (parcel.from_piece >= 0) {
+      m.c = parcel.from_piece;
+      post(source, m, config_.clock.edge_fs(d.cycle));
+    }
+  }
+  if (--message.departures_left == 0 && (message.flags & sim::kReplyWhenSent) != 0) {
+    m.c = message.reply;
+    post(source, m, config_.clock.edge_fs(d.cycle));
+  }
+  pump(index, cycle + 1);
+}
+
+// A gateway has read a flit: the packet's payload so far is there.
+void FlitNetworkNode::read_at_gateway(const noc::FlitArrival& a) {
+  Parcel& parcel = parcels_[(a.tag >> 32U) - 1];
+  const Outgoing& message = messages_[static_cast<std::size_t>(parcel.message)];
+  const Fs arrived = config_.clock.edge_fs(a.cycle);
+  if (parcel.read++ == 0) {
+    // The terms end with the head: what follows it is the gateway's, or the destination's serialisation.
+    noc::Arrival head;
+    head.cycle = a.cycle;
+    head.create_cycle = a.create_cycle;
+    head.inject_cycle = a.inject_cycle;
+    head.size_flits = 1;
+    head.message_class = message.message_class;
+    head.hops = a.hops;
+    head.link_cycles = a.link_cycles;
+    book_journey(head, nullptr);
+    parcel.head_fs = arrived;
+  }
+  Message m;
+  m.kind = MessageKind::flits;
+  m.message_class = message.message_class;
+  m.a = parcel.to_piece;
+  m.b = parcel.start_fs;
+  m.c = parcel.head_fs;
+  m.bytes = std::clamp<std::int64_t>(parcel.read * config_.flit_bytes - config_.header_bytes, 0, parcel.bytes);
+  post_to_gateway(message.gateway, m, arrived);
+}
+
+// Lays the terms one after the other, so that they sum exactly whatever the clock.
+void FlitNetworkNode::book_journey(const noc::Arrival& a, const Parcel* parcel) {
+  const noc::LatencyTerms terms = network_.terms(a);
+  JourneyTerms& sums = journeys_[static_cast<std::size_t>(a.message_class)];
+  std::int64_t cycle = a.create_cycle;
+  const auto lay = [&](std::int64_t& sum, std::int64_t cycles) {
+    sum += config_.clock.edge_fs(cycle + cycles) - config_.clock.edge_fs(cycle);
+    cycle += cycles;
+  };
+  // What the source waited for flits, as far as it delayed the tail: that makes up time in routers, where only heads
+  // are routed and get a VC.
+  std::int64_t starved = 0;
+  if (parcel != nullptr && parcel->from_piece >= 0) {
+    starved =
+        std::clamp<std::int64_t>(parcel->last_supply - (a.inject_cycle + a.size_flits - 1), 0, terms.contention_cycles);
+  }
+  lay(sums.source_queueing_fs, terms.source_queueing_cycles);
+  lay(sums.router_fs, terms.router_cycles);
+  lay(sums.link_fs, terms.link_cycles);
+  lay(sums.serialisation_fs, terms.serialisation_cycles);
+  lay(sums.gateway_fs, starved);
+  lay(sums.contention_fs, terms.contention_cycles - starved);
+}
+
+void FlitNetworkNode::arrived(const noc::Arrival& arrival) {
+  noc::Arrival a = arrival;
+  a.message_class = arrival.message_class / config_.legs;
+  ClassLatency& sums = class_latency_[static_cast<std::size_t>(a.message_class)];
+  const noc::LatencyTerms terms = network_.terms(a);
+  ++sums.packets;
+  sums.flits += a.size_flits;
+  sums.hops += a.hops;
+  sums.latency_cycles += a.cycle - a.create_cycle;
+  sums.terms.source_queueing_cycles += terms.source_queueing_cycles;
+  sums.terms.router_cycles += terms.router_cycles;
+  sums.terms.link_cycles += terms.link_cycles;
+  sums.terms.serialisation_cycles += terms.serialisation_cycles;
+  sums.terms.contention_cycles += terms.contention_cycles;
+  const auto slot = static_cast<std::int32_t>(a.tag & 0xFFFF'FFFFU);
+  const auto parcel_slot = static_cast<std::int32_t>(a.tag >> 32U) - 1;
+  Outgoing& message = messages_[static_cast<std::size_t>(slot)];
+  if (message.gateway < 0) {
+    const Parcel* parcel = parcel_slot >= 0 ? &parcels_[static_cast<std::size_t>(parcel_slot)] : nullptr;
+    book_journey(a, parcel);
+    const Fs start = parcel != nullptr ? parcel->start_fs : config_.clock.edge_fs(a.create_cycle);
+    ++journeys_[message.message_class].packets;
+    journeys_[message.message_class].latency_fs += config_.clock.edge_fs(a.cycle) - start;
+  }
+  if (parcel_slot >= 0) {
+    parcels_[static_cast<std::size_t>(parcel_slot)].next_free = free_parcel_;
+    free_parcel_ = parcel_slot;
+  }
+  if (--message.packets_left > 0) return;
+  sums.payload_bytes += message.bytes;
+  delivered_bytes_[message.message_class] += message.bytes;
+  --in_flight_;
+  if (message.gateway < 0) {
     Message m;
     m.kind = MessageKind::delivered;
     m.c = message.tag;
@@ -153,10 +379,52 @@ void FlitNetworkNode::evaluate(Fs t) {
     const bool transfer = (message.flags & sim::kDeliverToGraph) != 0;
     post(transfer ? task_graph_ : config_.endpoint_node[static_cast<std::size_t>(message.destination)], m,
          config_.clock.edge_fs(a.cycle));
-    message.next = free_message_;
-    free_message_ = static_cast<std::int32_t>(a.tag);
   }
+  message.next_free = free_message_;
+  free_message_ = slot;
+}
+
+void FlitNetworkNode::evaluate(Fs t) {
+  const std::int64_t cycle = config_.clock.edge_at_or_before(t);
+  while (inbox_.due(t)) {
+    const Message m = inbox_.pop();
+    switch (m.kind) {
+      case MessageKind::send:
+        begin(m, cycle, t);
+        break;
+      case MessageKind::open:
+        open(m, cycle, t);
+        break;
+      case MessageKind::room:
+        room(m, cycle);
+        break;
+      case MessageKind::packet:
+        packet(m, cycle, t);
+        break;
+      case MessageKind::supply:
+        supply(m, cycle);
+        break;
+      default:
+        throw std::logic_error("a network cannot read this message");
+    }
+  }
+  if (network_.next_event() > cycle) return;
+  network_.step(cycle);
+  if (!network_.failure().empty()) throw noc::RoutingError(network_.failure());
+  for (const noc::Departure& d : network_.departures()) departed(d, cycle);
+  network_.departures().clear();
+  for (const noc::FlitArrival& a : network_.flit_arrivals()) read_at_gateway(a);
+  network_.flit_arrivals().clear();
+  for (const noc::Arrival& a : network_.arrivals()) arrived(a);
   network_.arrivals().clear();
+  if (network_.ejected_flits() != ejected_ || network_.flits_in_flight() == 0) {
+    ejected_ = network_.ejected_flits();
+    moves_without_ = 0;
+  } else if (++moves_without_ == config_.livelock_cycles) {
+    Message m;
+    m.kind = MessageKind::livelock;
+    post(task_graph_, m, t);
+  }
 }
 
 std::vector<noc::OutputCounters> FlitNetworkNode::link_counters() {
@@ -180,17 +448,31 @@ void FlitNetworkNode::visit(sim::Visitor& v) {
   v.vector(Kind::state, destination_turn_);
   v.vector(Kind::state, messages_);
   v.value(Kind::state, free_message_);
+  v.vector(Kind::state, ready_);
+  v.value(Kind::state, free_ready_);
   v.vector(Kind::state, queues_);
+  v.vector(Kind::stamp, parcels_);
+  v.value(Kind::state, free_parcel_);
+  for (auto& table : message_of_) v.vector(Kind::state, table);
+  for (auto& table : parcel_of_) v.vector(Kind::state, table);
   v.value(Kind::state, in_flight_);
+  v.value(Kind::counter, ejected_);
+  v.value(Kind::state, moves_without_);
   v.vector(Kind::counter, injected_bytes_);
   v.vector(Kind::counter, delivered_bytes_);
   v.vector(Kind::counter, class_latency_);
+  v.vector(Kind::counter, journeys_);
 }
 
 std::string FlitNetworkNode::waiting_for() const {
   if (in_flight_ == 0) return {};
-  return "\n  network: " + std::to_string(in_flight_) + " messages under way, " +
-         std::to_string(network_.flits_in_flight()) + " flits in the network\n" + network_.wait_for_cycle();
+  std::string text = "\n  network " + (config_.name.empty() ? "" : config_.name + " ") + "(node " +
+                     std::to_string(id()) + "): " + std::to_string(in_flight_) + " messages under way, " +
+                     std::to_string(network_.flits_in_flight()) + " flits in the network";
+  if (config_.livelock_cycles <= moves_without_) {
+    text += ", none read in " + std::to_string(moves_without_) + " cycles in which something moved";
+  }
+  return text + "\n" + network_.wait_for_cycle();
 }
 
 std::string FlitNetworkNode::conservation_error() const {

@@ -49,6 +49,7 @@ Stop Engine::run(std::int64_t budget, bool drain) {
       decisions.erase(decisions.begin());
       return Stop::decision;
     }
+    if (graph_->livelocked() >= 0) livelock();
     if ((drain ? graph_->unfinished() : graph_->demanded()) == 0) return Stop::idle;
     if (budget-- <= 0) return Stop::budget;
 
@@ -91,6 +92,11 @@ void Engine::deadlock() const {
                      " tasks are left and nothing can move";
   for (const auto& node : nodes_) text += node->waiting_for();
   throw DeadlockError(text);
+}
+
+void Engine::livelock() const {
+  throw LivelockError("livelock at " + std::to_string(now_) + " fs: flits move and none arrives" +
+                      nodes_[static_cast<std::size_t>(graph_->livelocked())]->waiting_for());
 }
 
 void Engine::visit(Visitor& v) {

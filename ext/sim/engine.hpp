@@ -18,6 +18,11 @@ class DeadlockError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// Flits move and none arrives for longer than the network's limit: packets go round in circles.
+class LivelockError : public std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
 enum class Stop : std::uint8_t {
   decision,  // a decision task was reached: see decision()
   idle,      // nothing that anybody waits for is left
@@ -36,7 +41,8 @@ class Engine final : public Mailroom {
 
   // Advances until the next decision, until idle, or for at most `budget` instants. With `drain`, idle means that
   // prefetches nobody waits for are over too.
-  // Throws DeadlockError when demanded work is left and no component has a next progress event.
+  // Throws DeadlockError when demanded work is left and no component has a next progress event, LivelockError when a
+  // network reports that flits move and none arrives.
   Stop run(std::int64_t budget, bool drain = false);
   [[nodiscard]] const Decision& decision() const { return decision_; }
   [[nodiscard]] Fs now() const { return now_; }
@@ -54,6 +60,7 @@ class Engine final : public Mailroom {
 
  private:
   [[noreturn]] void deadlock() const;
+  [[noreturn]] void livelock() const;
   void visit(Visitor& v);
   void refresh(std::size_t i) { next_[i] = nodes_[i]->next_event(); }
 

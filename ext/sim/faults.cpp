@@ -19,6 +19,7 @@ Fault fault_from_environment() {
   if (name == "unordered_commit") return Fault::unordered_commit;
   if (name == "lose_request") return Fault::lose_request;
   if (name == "skip_state") return Fault::skip_state;
+  if (name == "lose_room") return Fault::lose_room;
   throw std::invalid_argument("COSIM_FAULT names no fault point: " + std::string(name));
 }
 

@@ -13,7 +13,8 @@ enum class Fault : std::uint8_t {
   late_refresh,
   unordered_commit,
   lose_request,
-  skip_state
+  skip_state,
+  lose_room
 };
 
 #ifdef COSIM_FAULTS

@@ -20,11 +20,23 @@ enum class MessageKind : std::uint8_t {
   grant,       // compute node -> memory node: a = stream, address, bytes: room for that many bytes
   cancel,      // compute node -> memory node: a = stream: read no more of it
   cancelled,   // memory node -> compute node: a = stream, bytes that will not come
+  open,        // network -> gateway -> next network, a message comes this way: a = the sender's record of it, b =
+         // destination node, c = tag, bytes, address = most payload bytes of a packet; with kAskForAll, its packets
+         // ask for room
+  ask,     // network -> gateway: a = its record of the message, b = its record of the packet, bytes: room for it
+  room,    // gateway -> network: a = record of the message, b = the gateway's record of the packet, c = the
+           // network's or -1, bytes: the packet may come
+  flits,   // network -> gateway: a = record of the packet, b = its start (fs), c = its head's arrival (fs), bytes of
+           // payload that are there
+  packet,  // gateway -> network: a = record of the message, b = of the packet, bytes; c and address = b and c of flits
+  supply,  // gateway -> network: b = record of the packet, bytes = further flits that may leave
+  livelock,  // network -> task graph: flits move and none arrives
 };
 
 // Flags of `send`.
 inline constexpr std::uint8_t kDeliverToGraph = 1;  // `delivered` goes to the task graph: the tag is a task
 inline constexpr std::uint8_t kReplyWhenSent = 2;
+inline constexpr std::uint8_t kAskForAll = 4;
 
 // The meaning of a..c depends on the kind. `visible` is an edge of the receiver's clock.
 struct Message {

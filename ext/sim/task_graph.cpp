@@ -55,6 +55,12 @@ std::int64_t TaskGraph::submit(std::span<const Task> tasks, std::span<const std:
   return base;
 }
 
+void TaskGraph::set_network_of(std::int32_t endpoint, std::int32_t network) {
+  const auto at = static_cast<std::size_t>(endpoint);
+  if (network_of_.size() <= at) network_of_.resize(at + 1, -1);
+  network_of_[at] = network;
+}
+
 void TaskGraph::ready(std::int64_t id, Fs t) {
   Task& now = task(id);
   if (--now.waits != 0) return;
@@ -64,7 +70,9 @@ void TaskGraph::ready(std::int64_t id, Fs t) {
   m.kind = MessageKind::task_ready;
   m.a = id;
   switch (now.kind) {
-    case TaskKind::transfer:
+    case TaskKind::transfer: {
+      const auto source = static_cast<std::size_t>(now.source);
+      const bool own = source < network_of_.size() && network_of_[source] >= 0;
       m.kind = MessageKind::send;
       m.message_class = now.message_class;
       m.a = now.source;
@@ -72,8 +80,9 @@ void TaskGraph::ready(std::int64_t id, Fs t) {
       m.c = id;
       m.bytes = now.bytes;
       m.flags = kDeliverToGraph;
-      post(network_, m, t);
+      post(own ? network_of_[source] : network_, m, t);
       break;
+    }
     case TaskKind::fetch:
     case TaskKind::compute:
     case TaskKind::copy:
@@ -124,6 +133,8 @@ void TaskGraph::evaluate(Fs t) {
     const Message m = inbox_.pop();
     if (m.kind == MessageKind::task_ready) {
       ready(m.a, m.visible);
+    } else if (m.kind == MessageKind::livelock) {
+      livelocked_ = m.from;
     } else {  // task_done, or the delivery of a transfer
       finish(m.kind == MessageKind::task_done ? m.a : m.c, m.visible);
     }
@@ -151,6 +162,7 @@ void TaskGraph::compact() {
 
 void TaskGraph::visit(Visitor& v) {
   visit_mail(v);
+  v.value(Kind::state, livelocked_);
   v.value(Kind::state, first_);
   v.vector(Kind::stamp, tasks_);
   v.vector(Kind::state, edges_);

@@ -76,8 +76,11 @@ class TaskGraph final : public Node {
   };
   [[nodiscard]] std::vector<Record> take_records();
 
-  // The node that a network task goes to.
+  // The node that transfers go to, and where endpoints are of several networks, that of one endpoint's.
   void set_network(std::int32_t node) { network_ = node; }
+  void set_network_of(std::int32_t endpoint, std::int32_t network);
+  // The network that has reported a livelock, -1: none.
+  [[nodiscard]] std::int32_t livelocked() const { return livelocked_; }
 
   [[nodiscard]] Fs next_event() const override { return inbox_.next(); }
   void evaluate(Fs t) override;
@@ -96,7 +99,9 @@ class TaskGraph final : public Node {
   void compact();
 
   std::int32_t network_ = -1;
-  std::int64_t first_ = 0;  // global id of tasks_[0]
+  std::int32_t livelocked_ = -1;
+  std::vector<std::int32_t> network_of_;  // by node, -1: network_
+  std::int64_t first_ = 0;                // global id of tasks_[0]
   std::vector<Task> tasks_;
   std::vector<Edge> edges_;
   std::int32_t free_edge_ = -1;
