@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cosim.analytic.system import AnalyticSystem, IntArray, Routes
+from cosim.analytic.system import AnalyticSystem, FloatArray, Routes
 from cosim.config.schema_hardware import MemorySpec
-from cosim.system.routes import Routes as SystemRoutes
 from cosim.system.system import System
 
 
@@ -52,30 +51,40 @@ def analytic_system(system: System, *, access_of: AccessOf = memory_access) -> A
     """The numbers of ``system`` that analytical models take.
 
     The fixed latency of a hop is the router pipeline (routing, VC allocation, switch allocation, switch
-    traversal) and the link, in cycles of the level; a link carries one flit a cycle. Links of the level
-    count as die-to-die: its routers are those of the package.
+    traversal) and the link, in cycles of its level; a link carries one flit a cycle. A gateway is a link in either
+    direction with the bandwidth of its ports; its latency is one cycle of the level that packets go on to plus the
+    synchroniser's. Links of the root level, the package, and gateways count as die-to-die.
     """
-    level = system.level
-    clock = float(level.clock)
-    pipeline = (
-        level.routing_delay
-        + level.vc_alloc_delay
-        + level.sw_alloc_delay
-        + level.st_prepare_delay
-        + level.st_final_delay
-    )
-    flit_Bps = float(system.link_bandwidth_Bps)
-    table, target_of = SystemRoutes.of(system), system.links["target"].astype(np.int64)
-    routers = [endpoint.router for endpoint in system.endpoints]
-    paths = [_path(table, target_of, source, destination) for source in routers for destination in routers]
+    bandwidth: list[float] = []
+    latency: list[FloatArray] = []
+    d2d: list[bool] = []
+    for network in system.networks:
+        level = network.level
+        links = len(network.graph.source)
+        bandwidth += [float(network.link_bandwidth_Bps)] * links
+        latency.append((level.pipeline_cycles + network.graph.latency_cycles.astype(np.float64)) / float(level.clock))
+        d2d += [network.above < 0] * links
+    for gateway in system.gateways:
+        bandwidth += [float(gateway.bandwidth_Bps(system.networks))] * 2
+        cycles = 1 + gateway.spec.synchroniser_cycles
+        clocks = [float(system.networks[end].level.clock) for end in reversed(gateway.networks)]
+        latency.append(np.array([cycles / clock for clock in clocks]))
+        d2d += [True] * 2
+    count = range(len(system.endpoints))
+    paths = [system.routes.path(source, destination) for source in count for destination in count]
     compute = [endpoint.spec.compute for endpoint in system.endpoints]
     access = [access_of(e.spec.memory) if e.spec.memory is not None else None for e in system.endpoints]
     return AnalyticSystem(
-        link_bandwidth_Bps=np.full(len(system.links), flit_Bps),
-        link_latency_s=(pipeline + system.links["latency_cycles"].astype(np.float64)) / clock,
-        link_is_d2d=np.ones(len(system.links), dtype=np.bool_),
-        routes=Routes.from_paths(len(routers), paths),
-        port_bandwidth_Bps=np.array([flit_Bps * endpoint.spec.ports for endpoint in system.endpoints]),
+        link_bandwidth_Bps=np.array(bandwidth),
+        link_latency_s=np.concatenate(latency),
+        link_is_d2d=np.array(d2d, dtype=np.bool_),
+        routes=Routes.from_paths(len(system.endpoints), paths),
+        port_bandwidth_Bps=np.array(
+            [
+                float(system.network_of(endpoint).link_bandwidth_Bps) * endpoint.spec.ports
+                for endpoint in system.endpoints
+            ]
+        ),
         compute_flops=np.array([float(unit.rate) if unit is not None else 0.0 for unit in compute]),
         compute_efficiency=np.array([unit.efficiency if unit is not None else 1.0 for unit in compute]),
         memory_bandwidth_Bps=np.array(
@@ -85,12 +94,3 @@ def analytic_system(system: System, *, access_of: AccessOf = memory_access) -> A
         memory_banks=np.array([node.banks if node is not None else 0 for node in access], dtype=np.int64),
         memory_tier=tuple(node.tier if node is not None else "" for node in access),
     )
-
-
-def _path(table: SystemRoutes, target_of: IntArray, source: int, destination: int) -> list[int]:
-    """The directed links from one router to another."""
-    links = []
-    while source != destination:
-        links.append(int(table.next_link[source, destination]))
-        source = int(target_of[links[-1]])
-    return links

@@ -15,7 +15,7 @@ from cosim.config.schema_experiment import ExperimentSpec
 from cosim.config.schema_hardware import HardwareSpec
 from cosim.config.schema_model import ModelSpec
 from cosim.config.spec import Spec
-from cosim.system.experiment import open_experiment
+from cosim.system.loading import open_experiment
 from cosim.system.system import System
 
 __all__ = ["config"]

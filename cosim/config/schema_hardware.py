@@ -13,11 +13,11 @@ from cosim.config import units
 from cosim.config.errors import did_you_mean, one_of
 from cosim.config.loader import KeyPath, walk
 from cosim.config.quantities import ByteCount, BytesPerSecond, EnergyPerBit, EnergyPerOperation, OperationRate
-from cosim.config.schema_network import LevelSpec
+from cosim.config.schema_network import MESSAGE_CLASSES, LevelSpec
 from cosim.config.schema_topology import LEVEL_TOPOLOGIES
 from cosim.config.spec import IndexSet, Indices, Items, Name, Problem, Spec, duplicates, refuse
 
-__all__ = ["ComputeSpec", "EndpointSpec", "EnergySpec", "HardwareSpec", "MemorySpec", "TierSpec"]
+__all__ = ["ComputeSpec", "EndpointSpec", "EnergySpec", "GatewaySpec", "HardwareSpec", "MemorySpec", "TierSpec"]
 
 Positive = Annotated[int, Field(ge=1)]
 Cycles = Annotated[int, Field(ge=0)]
@@ -82,10 +82,12 @@ class MemorySpec(Spec):
 class EndpointSpec(Spec):
     """One kind of endpoint and the routers it sits at, one endpoint on each.
 
+    In a level of several instances it sits at those routers of each of ``instances``, which are all where not given.
     With ``compute`` it runs experts, with ``memory`` it holds weights, with neither it is a control chiplet.
     """
 
     at: dict[Name, Indices]
+    instances: Indices | None = None
     ports: Positive = 1
     compute: ComputeSpec | None = None
     tile: ByteCount | None = None
@@ -153,12 +155,70 @@ class EnergySpec(Spec):
     operation: EnergyPerOperation
 
 
-def _no_gateways(value: Any) -> dict[str, Any]:
-    if not isinstance(value, Mapping):
-        raise refuse("a mapping", repr(value))
-    if value:
-        raise refuse("{}: gateways, which join two levels, are not supported yet", f"{len(value)} of them")
-    return {}
+class GatewayBufferSpec(Spec):
+    """Bytes of a gateway's buffer in either direction, per message class."""
+
+    token: ByteCount
+    weight: ByteCount
+    prefetch: ByteCount
+
+    def by_class(self) -> dict[str, int]:
+        """Class → bytes, in the order of the message classes."""
+        return {name: getattr(self, name) for name in MESSAGE_CLASSES}
+
+
+class GatewaySpec(Spec):
+    """Endpoints of two levels that pass packets on: ``between: [lower, upper]``, the upper one nearer to the root.
+
+    Every instance of the lower level has one gateway at each of its routers ``at``; in order (by instance, then by
+    router) they are joined to the routers of the upper level: one each, or one for all gateways of an instance. Where
+    the upper level has several instances, the lower ones are shared out to them in equal blocks.
+
+    Attributes:
+        ports: terminals at either end, by level; 1 where not given.
+        buffer: per message class and direction.
+        synchroniser_cycles: of the receiving clock, on top of the next edge, for all that crosses.
+        grant_latency: cycles of the level that packets go on to, from the reservation of room to its grant's leaving.
+        bandwidth: declared, of one direction; the ports of both ends must carry it unless ``allow_bottleneck``.
+    """
+
+    between: Annotated[Items[Name], Field(min_length=2, max_length=2)]
+    at: dict[Name, Indices]
+    ports: dict[Name, Positive] = Field(default_factory=dict)
+    buffer: GatewayBufferSpec
+    synchroniser_cycles: Annotated[int, Field(ge=0, le=1000)]
+    grant_latency: Annotated[int, Field(ge=0, le=1_000_000)] = 1
+    bandwidth: BytesPerSecond | None = None
+    allow_bottleneck: bool = False
+
+    @property
+    def lower(self) -> str:
+        """The level that is further from the root."""
+        return self.between[0]
+
+    @property
+    def upper(self) -> str:
+        """The level that is nearer to the root."""
+        return self.between[1]
+
+    def ports_at(self, level: str) -> int:
+        """Terminals at the end in ``level``."""
+        return self.ports.get(level, 1)
+
+    def problems(self) -> Iterator[Problem]:
+        if self.lower == self.upper:
+            yield Problem(("between",), "two different levels", f"{self.lower!r} twice")
+            return
+        for level in self.between:
+            if level not in self.at:
+                yield Problem(("at",), f"routers of level {level!r}", "none")
+        for key in ("at", "ports"):
+            for level in getattr(self, key):
+                if level not in self.between:
+                    hint = did_you_mean(level, self.between)
+                    yield Problem((key, level), one_of(self.between), repr(level), hint)
+        if self.allow_bottleneck and self.bandwidth is None:
+            yield Problem(("allow_bottleneck",), "none without a bandwidth, against which ports are held", "it")
 
 
 class HardwareSpec(Spec):
@@ -167,23 +227,28 @@ class HardwareSpec(Spec):
     name: str | None = None
     levels: Annotated[dict[Name, LevelSpec], Field(min_length=1)]
     endpoints: Annotated[dict[Name, EndpointSpec], Field(min_length=1)]
-    gateways: Annotated[
-        dict[str, Any], PlainValidator(_no_gateways), WithJsonSchema({"type": "object", "maxProperties": 0})
-    ] = Field(default_factory=dict)
+    gateways: dict[Name, GatewaySpec] = Field(default_factory=dict)
     tiers: dict[Name, TierSpec] = Field(default_factory=dict)
     energy: EnergySpec | None = None
     assumed: Items[str] = ()
 
     def problems(self) -> Iterator[Problem]:
         counts: dict[str, int | None] = {name: level.topology.router_count() for name, level in self.levels.items()}
+        instances = {name: level.count for name, level in self.levels.items()}
         places = [
             (name, level, routers)
             for name, endpoint in self.endpoints.items()
             for level, routers in endpoint.at.items()
         ]
         memories = [name for name, endpoint in self.endpoints.items() if endpoint.memory]
-        yield from _level_problems(counts)
         yield from _place_problems(counts, places)
+        yield from _instance_problems(self.endpoints, instances)
+        known = True
+        for problem in _gateway_place_problems(counts, self.gateways):
+            known = False
+            yield problem
+        if known:
+            yield from _tree_problems(instances, self.gateways)
         yield from _tier_problems({name: tier.on for name, tier in self.tiers.items()}, list(self.endpoints), memories)
         yield from _assumed_problems(self.assumed, {".".join(map(str, path)) for path in _key_paths(self)})
 
@@ -199,7 +264,6 @@ class HardwareSpec(Spec):
                 except PydanticCustomError:
                     continue
         memories = [name for name, endpoint in endpoints.items() if "memory" in _mapping(endpoint)]
-        yield from _level_problems(counts)
         if counts:
             yield from _place_problems(counts, places)
         ons = {name: _mapping(tier).get("on") for name, tier in tiers.items()}
@@ -229,10 +293,80 @@ def _salvaged_count(level: Any) -> int | None:
     return int(topology.router_count())
 
 
-def _level_problems(levels: Mapping[str, Any]) -> Iterator[Problem]:
-    for name in list(levels)[1:]:
+def _instance_problems(endpoints: Mapping[str, EndpointSpec], counts: Mapping[str, int]) -> Iterator[Problem]:
+    for name, endpoint in endpoints.items():
+        count = counts.get(next(iter(endpoint.at)), 1)
+        wanted = endpoint.instances
+        if wanted is None:
+            continue
+        if count == 1:
+            yield Problem(
+                ("endpoints", name, "instances"), "no such key: its level is one network (no 'count' above 1)", "it"
+            )
+        elif wanted.last is not None and wanted.last >= count:
+            yield Problem(
+                ("endpoints", name, "instances"),
+                f"instances of level {next(iter(endpoint.at))!r}, which has 0 to {count - 1}",
+                f"instance {wanted.last}",
+            )
+
+
+def _gateway_place_problems(counts: Mapping[str, int | None], gateways: Mapping[str, GatewaySpec]) -> Iterator[Problem]:
+    for name, gateway in gateways.items():
+        for position, level in enumerate(gateway.between):
+            where: KeyPath = ("gateways", name, "between", position)
+            if level not in counts:
+                yield Problem(where, one_of(list(counts)) + " (a level)", repr(level), did_you_mean(level, counts))
+                continue
+            count, routers = counts[level], gateway.at.get(level)
+            if count is None or routers is None or routers.last is None or routers.last < count:
+                continue
+            yield Problem(
+                ("gateways", name, "at", level),
+                f"routers of level {level!r}, which has 0 to {count - 1}",
+                f"router {routers.last}",
+            )
+
+
+def _tree_problems(counts: Mapping[str, int], gateways: Mapping[str, GatewaySpec]) -> Iterator[Problem]:
+    """Levels must form a tree: one root that is one network, every other level under exactly one upper level."""
+    above: dict[str, str] = {}
+    for name, gateway in gateways.items():
+        other = above.setdefault(gateway.lower, gateway.upper)
+        if other != gateway.upper:
+            yield Problem(
+                ("gateways", name, "between"),
+                f"level {gateway.lower!r} under one level, {other!r}",
+                f"{gateway.upper!r} as well",
+                "levels form a tree: two ways between two levels could make them wait for each other",
+            )
+            return
+    for start in above:
+        seen, level = {start}, start
+        while level in above:
+            level = above[level]
+            if level in seen:
+                yield Problem(("gateways",), "levels that form a tree", f"a cycle over {', '.join(sorted(seen))}")
+                return
+            seen.add(level)
+    roots = [level for level in counts if level not in above]
+    root = roots[0]
+    used = {gateway.upper for gateway in gateways.values()}
+    if len(roots) > 1:
+        root = next((level for level in roots if level in used), roots[0])
+        for level in roots:
+            if level != root:
+                yield Problem(
+                    ("levels", level),
+                    "a gateway that joins it to the other levels",
+                    "none",
+                    f"write gateways: {{NAME: {{between: [{level}, {root}], ...}}}}",
+                )
+    if counts[root] > 1:
         yield Problem(
-            ("levels", name), "one level", "a further one", "several levels and gateways are not supported yet"
+            ("levels", root, "count"),
+            "one network at the root of the levels",
+            f"{counts[root]} of them, which nothing joins",
         )
 
 

@@ -305,8 +305,12 @@ def default_message_classes(num_vcs: int) -> dict[str, Any]:
 
 
 class LevelSpec(NetworkSpec):
-    """A network level of a system: a network with a flit width, a clock, packet rules and message classes."""
+    """A network level of a system: a network with a flit width, a clock, packet rules and message classes.
 
+    With ``count`` the level is that many networks of this description, called instances.
+    """
+
+    count: Annotated[int, Field(ge=1, le=65536)] = 1
     topology: LevelTopology
     routing: LevelRoutingSpec
     num_vcs: VcCount

@@ -13,7 +13,6 @@ from cosim.policy.assignment import least_loaded
 from cosim.policy.base import ActionKind, Policy, Pressure, Profile, ResidencyAction, WindowState
 from cosim.policy.directory import Directory, PlacedReplica, Placement
 from cosim.policy.placement import expert_parallel, memory_tier, nearest_memory
-from cosim.system.routes import Routes
 
 if TYPE_CHECKING:
     from cosim.config.schema_model import ModelSpec
@@ -51,7 +50,7 @@ class HotReplication(Policy):
         self.window_batches = self.params.window_batches
 
     def place(self, system: System, model: ModelSpec, profile: Profile) -> Placement:
-        self._routes = Routes.of(system)
+        self._routes = system.routes
         self._system = system
         self._computes = [endpoint.index for endpoint in system.compute_endpoints]
         self._tier = memory_tier(system)

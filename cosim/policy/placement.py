@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cosim.policy.directory import PlacedReplica, Placement
-from cosim.system.routes import Routes
 
 if TYPE_CHECKING:
     from cosim.config.schema_model import ModelSpec
     from cosim.system import System
+    from cosim.system.routes import Routes
 
 __all__ = ["expert_parallel", "memory_tier", "nearest_memory"]
 
@@ -41,7 +41,7 @@ def expert_parallel(system: System, model: ModelSpec) -> Placement:
     Weights lie in the memory endpoint nearest to the chiplet.
     """
     tier = memory_tier(system)
-    routes = Routes.of(system)
+    routes = system.routes
     chiplets = [endpoint.index for endpoint in system.compute_endpoints]
     held: dict[int, int] = {}
     homes = {}

@@ -19,7 +19,6 @@ from cosim.config.errors import ConfigError, ConfigErrors
 from cosim.policy.base import ActionKind, Outcome, ResidencyAction
 from cosim.policy.directory import DIRECTORY, HOST, Directory, ExpertPart, PlacedReplica, Placement
 from cosim.policy.placement import memory_tier, nearest_memory
-from cosim.system.routes import Routes
 
 if TYPE_CHECKING:
     from cosim.config.schema_model import ModelSpec
@@ -148,7 +147,7 @@ class Residency:
 
     def _place_shared(self, model: ModelSpec, layers: Sequence[int], size: int) -> None:
         """One copy of the weights per layer and memory endpoint that is nearest to some chiplet."""
-        routes = Routes.of(self._system)
+        routes = self._system.routes
         tier = self._tiers[memory_tier(self._system)]
         held: dict[int, int] = {}
         nearest = {}

@@ -25,7 +25,6 @@ def energy_joules(machine: Machine, macs: int) -> float | None:
     if energy.router is not None:
         if machine.network_kind != "flit":
             return None
-        flit_hops = int(machine.network_statistics()["flit_hops"])
-        joules += float(8 * flit_hops * machine.system.level.flit_width * energy.router)
+        joules += float(8 * machine.router_bytes() * energy.router)
     joules += float(2 * macs * energy.operation)
     return joules + memory

@@ -9,7 +9,6 @@ import numpy as np
 from cosim.run.machine import RUNG_KNOBS
 from cosim.run.setup import Setup
 from cosim.run.unit import UnitKey
-from cosim.system.routes import Routes
 
 __all__ = ["Estimate", "estimate"]
 
@@ -50,13 +49,14 @@ def estimate(setup: Setup, keys: list[UnitKey]) -> Estimate:
     ids = setup.trace.ids
     touched = sum(len(np.unique(ids[rows, layer])) for rows in batches for layer in setup.layers)
     tokens = sum(len(rows) for rows in batches)
-    level = setup.system.level
-    routes = Routes.of(setup.system)
-    memories = [place.index for place in setup.system.memory_endpoints]
-    computes = [place.index for place in setup.system.compute_endpoints]
+    system, routes = setup.system, setup.system.routes
+    memories = [place.index for place in system.memory_endpoints]
+    computes = [place.index for place in system.compute_endpoints]
     near = float(np.mean([min(routes.between(m, c) for m in memories) for c in computes])) + 1
     far = float(np.mean([[routes.between(a, b) for a in computes] for b in computes])) + 1
     weight_bytes = touched * setup.rates.expert_bytes
+    # Flits of the narrowest network, as if all were such: of several levels an upper bound.
+    level = min((network.level for network in system.networks), key=lambda level: level.flit_width)
     payload = level.max_packet_flits * level.flit_width - level.header_bytes
     weight_flits = weight_bytes / payload * level.max_packet_flits
     pairs = tokens * len(setup.layers) * setup.model.top_k * 2

@@ -4,28 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from cosim.config.schema_network import MESSAGE_CLASSES
 from cosim.run.loop import LayerResult
-from cosim.system.routes import Routes
 from cosim.workload.stages import STAGES
 
 if TYPE_CHECKING:
     from cosim.config.schema_model import ModelSpec
     from cosim.run.machine import Machine
     from cosim.system import System
+    from cosim.system.networks import Network
 
 __all__ = ["bank_rows", "chiplet_rows", "expert_rows", "group_rows", "layer_rows", "link_rows"]
 
 
-def _xy(routes: Routes, router: int) -> tuple[int, int]:
-    """Floor-plan place of a router: its first two coordinates, 0 where there is none."""
-    place = [*routes.coordinates[router].tolist(), 0]
-    return int(place[0]), int(place[1])
+def _floor_plan(system: System) -> dict[int, tuple[int, int]]:
+    """Place of every endpoint: the levels one below the other, each as its own drawing has it."""
+    below = 0
+    first: dict[str, int] = {}
+    for name in sorted(system.spec.levels):
+        first[name] = below
+        last = [network.xy(r)[1] for network in system.networks if network.level_name == name for r in network.routers]
+        below += max(last) + 2
+    places = {}
+    for place in system.endpoints:
+        network = system.network_of(place)
+        x, y = network.xy(place.router)
+        places[place.index] = (x, y + first[network.level_name])
+    return places
 
 
 def layer_rows(results: Sequence[LayerResult]) -> pd.DataFrame:
@@ -85,7 +96,7 @@ def group_rows(results: Sequence[LayerResult], seed: int, neurons: int) -> pd.Da
 def chiplet_rows(machine: Machine, results: Sequence[LayerResult], model: ModelSpec) -> pd.DataFrame:
     """One row per endpoint: how long it worked, and on how many tokens."""
     system = machine.system
-    routes = Routes.of(system)
+    plan = _floor_plan(system)
     tokens = np.zeros(len(system.endpoints), dtype=np.int64)
     macs = np.zeros(len(system.endpoints), dtype=np.int64)
     for result in results:
@@ -101,7 +112,9 @@ def chiplet_rows(machine: Machine, results: Sequence[LayerResult], model: ModelS
     rows = []
     for place in system.endpoints:
         if place.kind == "compute":
-            busy = Fraction(machine.compute_statistics(place.index)["busy_cycles"]) / system.level.clock
+            busy = (
+                Fraction(machine.compute_statistics(place.index)["busy_cycles"]) / system.network_of(place).level.clock
+            )
             busy_fs = int(busy * 10**15)
         elif place.kind == "memory":
             read = machine.memory_statistics(place.index)
@@ -110,7 +123,7 @@ def chiplet_rows(machine: Machine, results: Sequence[LayerResult], model: ModelS
             busy_fs = int(Fraction(served) / place.memory.peak_Bps * 10**15)
         else:
             busy_fs = 0
-        x, y = _xy(routes, place.router)
+        x, y = plan[place.index]
         rows.append(
             {
                 "endpoint": place.label,
@@ -146,64 +159,84 @@ def expert_rows(groups: pd.DataFrame, system: System) -> pd.DataFrame:
     return summed
 
 
+def _of_flits(machine: Machine, network: Network) -> dict[str, dict[str, npt.NDArray[np.int64]]]:
+    """Columns of every class on a flit network: those of its VCs."""
+    level = network.level
+    statistics = machine.flit_statistics(network.index)
+    counters = {
+        column: statistics[key].reshape(-1, level.num_vcs)
+        for column, key in (
+            ("flits", "link_vc_flits"),
+            ("stall_no_credit_cycles", "link_vc_no_credit_cycles"),
+            ("stall_lost_arbitration_cycles", "link_vc_lost_arbitration_cycles"),
+            ("stall_busy_vc_cycles", "link_vc_busy_vc_cycles"),
+        )
+    }
+    by_class = {}
+    for name, spec in level.message_classes.by_name().items():
+        of_class = {column: values[:, list(spec.vcs)].sum(axis=1) for column, values in counters.items()}
+        of_class["bytes"] = of_class["flits"] * level.flit_width
+        of_class["busy_cycles"] = of_class["flits"]
+        by_class[name] = of_class
+    return by_class
+
+
+def _reserved(machine: Machine, network: Network) -> dict[str, dict[str, npt.NDArray[np.int64]]]:
+    """Columns of every class on reserved links."""
+    carried = machine.link_statistics()["link_class_bytes"].reshape(-1, len(MESSAGE_CLASSES))[network.links]
+    zero = np.zeros(len(carried), dtype=np.int64)
+    return {
+        name: {
+            "flits": zero,
+            "bytes": carried[:, number],
+            "busy_cycles": -(-carried[:, number] // network.level.flit_width),
+            **{f"stall_{cause}_cycles": zero for cause in ("no_credit", "lost_arbitration", "busy_vc")},
+        }
+        for number, name in enumerate(MESSAGE_CLASSES)
+    }
+
+
 def link_rows(machine: Machine) -> pd.DataFrame:
-    """One row per directed link and message class.
+    """One row per directed link and message class; routers and links are numbered through the instances of a level.
 
     On the flit network a class owns its VCs, so its flits and stalls are those of its VCs. On reserved links there are
     no flits and no stalls; ``busy_cycles`` are cycles of the level's clock that reservations take.
     """
-    system, level = machine.system, machine.system.level
-    statistics = machine.network_statistics()
-    links = len(system.links)
-    observed = int(Fraction(machine.now_fs, 10**15) * level.clock)
-    by_class: dict[str, dict[str, np.ndarray[Any, Any]]] = {}
-    if machine.network_kind == "flit":
-        counters = {
-            column: statistics[key].reshape(links, level.num_vcs)
-            for column, key in (
-                ("flits", "link_vc_flits"),
-                ("stall_no_credit_cycles", "link_vc_no_credit_cycles"),
-                ("stall_lost_arbitration_cycles", "link_vc_lost_arbitration_cycles"),
-                ("stall_busy_vc_cycles", "link_vc_busy_vc_cycles"),
-            )
-        }
-        for name, spec in level.message_classes.by_name().items():
-            of_class = {column: values[:, list(spec.vcs)].sum(axis=1) for column, values in counters.items()}
-            of_class["bytes"] = of_class["flits"] * level.flit_width
-            of_class["busy_cycles"] = of_class["flits"]
-            by_class[name] = of_class
-    else:
-        carried = statistics["link_class_bytes"].reshape(links, len(MESSAGE_CLASSES))
-        for number, name in enumerate(MESSAGE_CLASSES):
-            zero = np.zeros(links, dtype=np.int64)
-            by_class[name] = {
-                "flits": zero,
-                "bytes": carried[:, number],
-                "busy_cycles": -(-carried[:, number] // level.flit_width),
-                **{f"stall_{cause}_cycles": zero for cause in ("no_credit", "lost_arbitration", "busy_vc")},
-            }
-    routes = Routes.of(system)
-    sources, targets = system.links["source"], system.links["target"]
-    places = np.array([[*_xy(routes, a), *_xy(routes, b)] for a, b in zip(sources, targets, strict=True)])
-    parts = []
-    for name, columns in by_class.items():
-        part = pd.DataFrame(
-            {
-                "level": system.level_name,
-                "link": np.arange(links),
-                "message_class": name,
-                "src_router": sources.astype(np.int64),
-                "src_x": places[:, 0],
-                "src_y": places[:, 1],
-                "dst_router": targets.astype(np.int64),
-                "dst_x": places[:, 2],
-                "dst_y": places[:, 3],
-                "observed_cycles": observed,
-            }
+    system = machine.system
+    parts: list[pd.DataFrame] = []
+    first_of_level: dict[str, tuple[int, int]] = {}
+    for network in system.networks:
+        level = network.level
+        links = len(network.graph.source)
+        observed = int(Fraction(machine.now_fs, 10**15) * level.clock)
+        by_class = _of_flits(machine, network) if machine.network_kind == "flit" else _reserved(machine, network)
+        first_router, first_link = first_of_level.setdefault(
+            network.level_name, (network.first_router, network.first_link)
         )
-        for column, values in columns.items():
-            part[column] = values.astype(np.int64)
-        parts.append(part)
+        sources = network.graph.source.astype(np.int64) + network.first_router
+        targets = network.graph.target.astype(np.int64) + network.first_router
+        places = np.array(
+            [[*network.xy(a), *network.xy(b)] for a, b in zip(sources.tolist(), targets.tolist(), strict=True)],
+            dtype=np.int64,
+        ).reshape(-1, 4)
+        for name, columns in by_class.items():
+            part = pd.DataFrame(
+                {
+                    "level": network.level_name,
+                    "link": np.arange(links) + network.first_link - first_link,
+                    "message_class": name,
+                    "src_router": sources - first_router,
+                    "src_x": places[:, 0],
+                    "src_y": places[:, 1],
+                    "dst_router": targets - first_router,
+                    "dst_x": places[:, 2],
+                    "dst_y": places[:, 3],
+                    "observed_cycles": observed,
+                }
+            )
+            for column, values in columns.items():
+                part[column] = values.astype(np.int64)
+            parts.append(part)
     frame: pd.DataFrame = pd.concat(parts, ignore_index=True)
     return frame
 

@@ -17,11 +17,12 @@ from cosim._core import Clock, Engine, TaskKind
 from cosim.config.schema_network import MESSAGE_CLASSES
 from cosim.policy.base import Pressure
 from cosim.run.memory_channel import MemoryChannel
-from cosim.run.network_columns import flit_graph, link_tables
+from cosim.run.network_columns import end_terminals, flit_graph, legs, link_tables, packet_payloads, ways
 
 if TYPE_CHECKING:
     from cosim.policy.residency import CopyOrder, Residency
     from cosim.system import System
+    from cosim.system.networks import Gateway, Network
 
 __all__ = ["COMPUTE", "DECISION", "FETCH", "REVOKE", "RUNG_KNOBS", "Machine", "build_machine", "single_task"]
 
@@ -52,6 +53,7 @@ _COLUMNS: dict[str, Any] = {
     "stream": np.int64,
     "key": np.int64,
 }
+_TERMS = ("source_queueing", "router", "link", "serialisation", "contention", "gateway")
 _NONE = np.empty(0, dtype=np.int64)
 
 
@@ -73,6 +75,8 @@ def clock(frequency_hz: Fraction) -> Clock:
 class Machine:
     """One engine and where its nodes are.
 
+    networks: engine node of each flit network of the system, or of the one network of reserved links.
+    gateways: engine nodes of each gateway, up and down; none on reserved links.
     nodes: engine node of each endpoint, -1 for endpoints without one (control), int32, shape (endpoints,).
     classes: message class name → number.
     """
@@ -80,7 +84,8 @@ class Machine:
     system: System
     rung: str
     engine: Engine
-    network: int
+    networks: tuple[int, ...]
+    gateways: tuple[tuple[int, int], ...]
     nodes: npt.NDArray[np.int32]
     classes: dict[str, int]
     compute_endpoints: npt.NDArray[np.int32]
@@ -101,11 +106,18 @@ class Machine:
         """The engine's time."""
         return int(self.engine.now_fs)
 
-    def network_statistics(self) -> dict[str, Any]:
-        """Counters of the network node."""
-        if self.network_kind == "flit":
-            return dict(self.engine.flit_network_statistics(self.network))
-        return dict(self.engine.link_network_statistics(self.network))
+    def flit_statistics(self, network: int) -> dict[str, Any]:
+        """Counters of one flit network, by its position in the system."""
+        return dict(self.engine.flit_network_statistics(self.networks[network]))
+
+    def link_statistics(self) -> dict[str, Any]:
+        """Counters of the network of reserved links; links of gateways follow those of the networks."""
+        return dict(self.engine.link_network_statistics(self.networks[0]))
+
+    def gateway_statistics(self, gateway: int) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Counters of a gateway's directions, up and down."""
+        up, down = self.gateways[gateway]
+        return dict(self.engine.gateway_statistics(up)), dict(self.engine.gateway_statistics(down))
 
     def memory_statistics(self, endpoint: int) -> dict[str, Any]:
         """Counters of one memory endpoint."""
@@ -126,20 +138,21 @@ class Machine:
         links = len(self.system.links)
         link = np.zeros(links)
         if elapsed_fs > 0:
-            level = self.system.level
-            elapsed_cycles = float(Fraction(elapsed_fs, 10**15) * level.clock)
+            elapsed_s = Fraction(elapsed_fs, 10**15)
             for place in self.system.compute_endpoints:
-                compute[place.index] = self.compute_statistics(place.index)["busy_cycles"] / elapsed_cycles
+                cycles = float(elapsed_s * self.system.network_of(place).level.clock)
+                compute[place.index] = self.compute_statistics(place.index)["busy_cycles"] / cycles
             for place in self.system.memory_endpoints:
                 assert place.memory is not None
                 peak = float(place.memory.peak_Bps) * elapsed_fs / 1e15
                 bank[place.index] = self.memory_statistics(place.index)["read_bytes"] / peak
-            statistics = self.network_statistics()
             if self.network_kind == "flit":
-                flits = statistics["link_vc_flits"].reshape(links, level.num_vcs).sum(axis=1)
-                link = flits / elapsed_cycles
+                for network in self.system.networks:
+                    vc_flits = self.flit_statistics(network.index)["link_vc_flits"]
+                    flits = vc_flits.reshape(-1, network.level.num_vcs).sum(axis=1)
+                    link[network.links] = flits / float(elapsed_s * network.level.clock)
             else:
-                link = statistics["link_busy_fs"] / elapsed_fs
+                link[:] = self.link_statistics()["link_busy_fs"][:links] / elapsed_fs
         return Pressure(compute, link, bank, residency.tier_used(endpoints), residency.migrating_bytes)
 
     def submit_copy(self, order: CopyOrder, effective_fs: int, decision_key: int) -> int:
@@ -159,30 +172,65 @@ class Machine:
         return int(self.engine.submit(columns, zero, one, effective_fs))
 
     def link_bytes(self) -> int:
-        """Bytes that crossed links, headers and padding included where there are flits."""
-        statistics = self.network_statistics()
+        """Bytes that crossed links, headers and padding included where there are flits; gateways are no links."""
         if self.network_kind == "flit":
-            return int(statistics["link_vc_flits"].sum()) * self.system.level.flit_width
-        return int(statistics["link_class_bytes"].sum())
+            return sum(
+                int(self.flit_statistics(network.index)["link_vc_flits"].sum()) * network.level.flit_width
+                for network in self.system.networks
+            )
+        return int(
+            self.link_statistics()["link_class_bytes"].reshape(-1, len(self.classes))[: len(self.system.links)].sum()
+        )
+
+    def router_bytes(self) -> int:
+        """Bytes of flits that left a router, ejection included; on flit networks."""
+        return sum(
+            int(self.flit_statistics(network.index)["flit_hops"]) * network.level.flit_width
+            for network in self.system.networks
+        )
 
     def figures(self) -> dict[str, int]:
         """Exact counts of the run, by name with unit."""
-        statistics = self.network_statistics()
         figures = {"simulated_fs": self.now_fs, "engine_instants": int(self.engine.instants)}
         if self.network_kind == "flit":
-            figures["flit_hops"] = int(statistics["flit_hops"])
-            for name, sums in zip(self.classes, statistics["classes"], strict=True):
-                figures[f"packets_{name}"] = int(sums["packets"])
-                for term in ("latency", "source_queueing", "router", "link", "serialisation", "contention"):
-                    figures[f"{term}_{name}_cycles"] = int(sums[f"{term}_cycles"])
+            figures.update(self._flit_figures())
         else:
-            figures["link_hops"] = int(statistics["hop_events"])
+            figures["link_hops"] = int(self.link_statistics()["hop_events"])
         memories = [self.memory_statistics(place.index) for place in self.system.memory_endpoints]
         for name in ("read_bytes", "written_bytes", "cancelled_bytes"):
             figures[f"dram_{name}"] = sum(int(memory[name]) for memory in memories)
         computes = [self.compute_statistics(place.index) for place in self.system.compute_endpoints]
         figures["compute_busy_cycles"] = sum(int(compute["busy_cycles"]) for compute in computes)
         figures["wasted_prefetch_bytes"] = sum(int(compute["wasted_bytes"]) for compute in computes)
+        return figures
+
+    def _flit_figures(self) -> dict[str, int]:
+        """Of one level in its cycles; of several per level, and the whole ways' terms in fs."""
+        networks = self.system.networks
+        statistics = [self.flit_statistics(network.index) for network in networks]
+        figures = {"flit_hops": sum(int(one["flit_hops"]) for one in statistics)}
+        several = len(networks) > 1
+        for level in sorted(self.system.spec.levels) if several else ():
+            figures[f"flit_hops_{level}"] = sum(
+                int(one["flit_hops"])
+                for network, one in zip(networks, statistics, strict=True)
+                if network.level_name == level
+            )
+        terms = ("latency", *_TERMS[:-1])
+        for number, name in enumerate(self.classes):
+            if not several:
+                sums = statistics[0]["classes"][number]
+                figures[f"packets_{name}"] = int(sums["packets"])
+                figures.update({f"{term}_{name}_cycles": int(sums[f"{term}_cycles"]) for term in terms})
+                continue
+            journeys = [one["journeys"][number] for one in statistics]
+            figures[f"packets_{name}"] = sum(int(one["packets"]) for one in journeys)
+            for term in (*terms, "gateway"):
+                figures[f"{term}_{name}_fs"] = sum(int(one[f"{term}_fs"]) for one in journeys)
+            passed = [self.gateway_statistics(gateway.index) for gateway in self.system.gateways]
+            figures[f"gateway_{name}_bytes"] = sum(
+                int(way["forwarded_bytes"][number]) for both in passed for way in both
+            )
         return figures
 
     def memory_joules(self) -> float | None:
@@ -204,11 +252,25 @@ class Machine:
             ConservationError: naming what is missing where.
         """
         problems = []
-        network = self.network_statistics()
-        if network["messages_in_flight"]:
-            problems.append(f"network: {network['messages_in_flight']} messages are still under way")
-        if network["conservation_error"]:
-            problems.append(f"network: {network['conservation_error']}")
+        if self.network_kind == "flit":
+            found = [(network.label, self.flit_statistics(network.index)) for network in self.system.networks]
+        else:
+            found = [("links", self.link_statistics())]
+        for label, network in found:
+            if network["messages_in_flight"]:
+                problems.append(f"network {label}: {network['messages_in_flight']} messages are still under way")
+            if network["conservation_error"]:
+                problems.append(f"network {label}: {network['conservation_error']}")
+        if self.network_kind == "flit":
+            problems += self._term_errors([statistics for _, statistics in found])
+        for gateway in self.system.gateways if self.gateways else ():
+            for way, passed in zip(("up", "down"), self.gateway_statistics(gateway.index), strict=True):
+                if passed["open_messages"]:
+                    problems.append(
+                        f"gateway {gateway.label} {way}: {passed['open_messages']} messages have not passed"
+                    )
+                if passed["conservation_error"]:
+                    problems.append(f"gateway {gateway.label} {way}: {passed['conservation_error']}")
         for place in self.system.memory_endpoints:
             statistics = self.memory_statistics(place.index)
             if statistics.get("conservation_error"):
@@ -223,6 +285,17 @@ class Machine:
         if problems:
             raise ConservationError("conservation is broken\n  " + "\n  ".join(problems))
 
+    def _term_errors(self, networks: list[dict[str, Any]]) -> list[str]:
+        """Law: the terms of the latencies sum to them exactly, over all networks."""
+        errors = []
+        for number, name in enumerate(self.classes):
+            journeys = [network["journeys"][number] for network in networks]
+            latency = sum(int(one["latency_fs"]) for one in journeys)
+            terms = sum(int(one[f"{term}_fs"]) for one in journeys for term in _TERMS)
+            if latency != terms:
+                errors.append(f"latencies of class {name}: {latency} fs, their terms {terms} fs")
+        return errors
+
 
 class ConservationError(RuntimeError):
     """Something was lost or invented: a fault of the simulator, never of the input."""
@@ -232,63 +305,65 @@ def build_machine(system: System, rung: str) -> Machine:
     """The system at one rung, empty at time zero."""
     network_kind, memory_kind = RUNG_KNOBS[rung]
     engine = Engine()
-    level = system.level
-    level_clock = clock(level.clock)
     classes = {name: number for number, name in enumerate(MESSAGE_CLASSES)}
-    # node ids follow the order of additions; node 0 is the task graph
+    # node ids follow the order of additions: the task graph, endpoints, gateways, networks
     attached = [place.index for place in (*system.compute_endpoints, *system.memory_endpoints)]
     nodes = np.full(len(system.endpoints), -1, dtype=np.int32)
     nodes[attached] = 1 + np.arange(len(attached), dtype=np.int32)
-    network_node = 1 + len(attached)
+    first = 1 + len(attached)
+    gateways: tuple[tuple[int, int], ...] = ()
+    if network_kind == "flit":
+        gateways = tuple((first + 2 * g.index, first + 2 * g.index + 1) for g in system.gateways)
+        first += 2 * len(gateways)
+        networks = tuple(first + network.index for network in system.networks)
+    else:
+        networks = (first,)
+    network_of = {place.index: networks[place.network if network_kind == "flit" else 0] for place in system.endpoints}
     for place in system.compute_endpoints:
         spec = place.spec
         assert spec.tile is not None
         assert spec.expert_buffer is not None
         engine.add_compute(
-            clock=level_clock,
+            clock=clock(system.network_of(place).level.clock),
             tile_bytes=spec.tile,
             buffer_tiles=spec.expert_buffer // spec.tile,
             grant_latency_cycles=spec.grant_latency,
         )
-    payload = level.max_packet_flits * level.flit_width - level.header_bytes
+    routers = np.array([place.router for place in system.endpoints], dtype=np.int32)
+    payloads = packet_payloads(system, routers)[:, routers[attached]].min(axis=1)
     channels = {}
     for place in system.memory_endpoints:
         assert place.memory is not None
         assert place.spec.memory is not None
         assert place.spec.read_return_slots is not None
         channels[place.index] = MemoryChannel(place.spec.memory)
-        latency_fs = _fs(place.spec.grant_latency / level.clock)
+        latency_fs = _fs(place.spec.grant_latency / system.network_of(place).level.clock)
         if memory_kind == "rate":
             engine.add_rate_memory(
-                clock=level_clock,
+                clock=clock(system.network_of(place).level.clock),
                 bytes_per_second=int(place.memory.peak_Bps),
                 latency_fs=_fs(channels[place.index].idle_read_latency_s),
                 grant_latency_fs=latency_fs,
                 copy_chunk_bytes=4096,
-                network=network_node,
+                network=network_of[place.index],
             )
         else:
             engine.add_memory(
                 clock=clock(channels[place.index].tick_hz),
                 channels=place.spec.memory.channels,
                 read_return_slots=place.spec.read_return_slots,
-                packet_payload_bytes=payload,
+                packet_payload_bytes=int(payloads[place.index]),
                 grant_latency_fs=latency_fs,
-                network=network_node,
+                network=network_of[place.index],
                 channel=channels[place.index].core,
                 address_map=channels[place.index].address_map,
             )
     if network_kind == "flit":
-        engine.add_flit_network(
-            graph=flit_graph(system),
-            clock=level_clock,
-            flit_bytes=level.flit_width,
-            header_bytes=level.header_bytes,
-            max_packet_flits=level.max_packet_flits,
-            message_classes=len(classes),
-            endpoint_node=nodes[attached].tolist(),
-            endpoint_terminals=[list(system.endpoints[endpoint].terminals) for endpoint in attached],
-        )
+        for gateway in system.gateways:
+            for way in (0, 1):
+                _add_gateway(engine, system, gateway, way, networks, list(classes))
+        for network in system.networks:
+            _add_flit_network(engine, system, network, nodes, gateways, len(classes))
     else:
         engine.add_link_network(
             **link_tables(system),
@@ -302,11 +377,86 @@ def build_machine(system: System, rung: str) -> Machine:
         system,
         rung,
         engine,
-        network_node,
+        networks,
+        gateways,
         nodes,
         classes,
         np.array([place.index for place in system.compute_endpoints], dtype=np.int32),
         channels,
+    )
+
+
+def _add_gateway(
+    engine: Engine, system: System, gateway: Gateway, way: int, networks: tuple[int, ...], classes: list[str]
+) -> None:
+    """One direction of a gateway: up (0) or down (1)."""
+    ends = (gateway.networks[way], gateway.networks[1 - way])
+    from_level, to_level = (system.networks[end].level for end in ends)
+    held = gateway.spec.buffer.by_class()
+    engine.add_gateway(
+        name=f"{gateway.label} {('up', 'down')[way]}",
+        clock=clock(to_level.clock),
+        from_clock=clock(from_level.clock),
+        from_network=networks[ends[0]],
+        to_network=networks[ends[1]],
+        from_flit_bytes=from_level.flit_width,
+        from_header_bytes=from_level.header_bytes,
+        to_flit_bytes=to_level.flit_width,
+        to_header_bytes=to_level.header_bytes,
+        synchroniser_cycles=gateway.spec.synchroniser_cycles,
+        grant_latency_cycles=gateway.spec.grant_latency,
+        buffer_bytes=[held[name] for name in classes],
+    )
+
+
+def _add_flit_network(
+    engine: Engine,
+    system: System,
+    network: Network,
+    nodes: npt.NDArray[np.int32],
+    gateways: tuple[tuple[int, int], ...],
+    classes: int,
+) -> None:
+    level = network.level
+    of_endpoint, of_gateway, _ = end_terminals(system, network)
+    ends = [(int(nodes[e]), system.endpoints[e].router, t, 0) for e, t in of_endpoint.items() if nodes[e] >= 0]
+    takers: list[tuple[int, Gateway, int]] = []
+    rows = []
+    for index, terminals in of_gateway.items():
+        gateway = system.gateways[index]
+        end = gateway.networks.index(network.index)
+        # the direction that comes from here and the one that leads here share the terminals
+        for way in (0, 1):
+            ends.append((gateways[index][way], gateway.routers[end], terminals, int(way == 1 and end == 0)))
+        other = system.networks[gateway.networks[1 - end]].level
+        rows.append((gateways[index][end], clock(other.clock), gateway.spec.synchroniser_cycles))
+        takers.append((len(takers), gateway, end))
+    extra: dict[str, Any] = {}
+    if gateways:
+        node_router = np.full(int(nodes.max()) + 1, -1, dtype=np.int32)
+        for place in system.endpoints:
+            if nodes[place.index] >= 0:
+                node_router[nodes[place.index]] = place.router
+        towards, payloads = ways(system, network, [router for _, router, _, _ in ends], node_router, takers)
+        extra = {
+            "legs": legs(network),
+            "descends": [descends for _, _, _, descends in ends],
+            "gateways": rows,
+            "nodes": len(node_router),
+            "gateway_towards": towards,
+            "payload_towards": payloads,
+        }
+    engine.add_flit_network(
+        graph=flit_graph(system, network),
+        clock=clock(level.clock),
+        flit_bytes=level.flit_width,
+        header_bytes=level.header_bytes,
+        max_packet_flits=level.max_packet_flits,
+        message_classes=classes,
+        endpoint_node=[node for node, _, _, _ in ends],
+        endpoint_terminals=[terminals for _, _, terminals, _ in ends],
+        name=network.label,
+        **extra,
     )
 
 

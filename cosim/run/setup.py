@@ -157,7 +157,7 @@ class Setup:
                 raise ConfigErrors.single(
                     f"a tile of whole bursts of {burst} B", f"{spec.tile} B", path=f"system.endpoints.{place.name}.tile"
                 )
-            cycles[place.index] = 2 * self.system.level.clock / spec.compute.effective_rate()
+            cycles[place.index] = 2 * self.system.network_of(place).level.clock / spec.compute.effective_rate()
         model = self.model
         return WorkRates(
             cycles_per_mac=cycles,

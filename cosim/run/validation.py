@@ -16,6 +16,7 @@ from cosim.analytic.registry import load_all
 from cosim.analytic.system import AnalyticSystem
 from cosim.analytic.table import FigureTable
 from cosim.config.errors import ConfigErrors
+from cosim.config.schema_network import LevelSpec
 from cosim.policy.registry import make_policy
 from cosim.report.contents import (
     BANKS,
@@ -195,6 +196,12 @@ _SHOWN_FIGURES = (
 )
 
 
+def _level_text(name: str, level: LevelSpec, several: bool) -> str:
+    shape = " × ".join(map(str, getattr(level.topology, "shape", ())))
+    count = f"{level.count} × " if level.count > 1 else ""
+    return f"{name}: {count}{level.topology.kind} {shape}" if several else f"{level.topology.kind} {shape}"
+
+
 def _info(
     validation: Validation,
     closed: Mapping[UnitKey, UnitResult],
@@ -211,10 +218,13 @@ def _info(
             value = sum(unit.figures.get(name, 0) for unit in of_rung)
             if value:
                 figures.append(Figure(rung, name, value, unit_name))
-    level = system.level
+    levels = system.spec.levels
     description = {
-        "topology": f"{level.topology.kind} {' × '.join(map(str, getattr(level.topology, 'shape', ())))}",
-        "links": f"{level.flit_width} B flits, {level.num_vcs} VCs × {level.vc_buf_size} flits",
+        "topology": "; ".join(_level_text(name, level, len(levels) > 1) for name, level in sorted(levels.items())),
+        "links": "; ".join(
+            f"{level.flit_width} B flits, {level.num_vcs} VCs × {level.vc_buf_size} flits"
+            for _, level in sorted(levels.items())
+        ),
         "compute": f"{len(system.compute_endpoints)} chiplets",
         "memory": ", ".join(
             sorted(

@@ -1,68 +1,139 @@
-"""Routes over a system's links: the link taken next, and how far endpoints are apart."""
+"""Routes over a whole system: the link taken next, the gateways on the way, and how far endpoints are apart."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from cosim.system.system import System
+from cosim.system.networks import Gateway, Network
 
 __all__ = ["Routes"]
+
+Table = npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True)
 class Routes:
-    """The deterministic routes of one system.
+    """The deterministic routes of one system, from every router to every other.
+
+    Links are those of the networks in their order; behind them two for each gateway, ``first_crossing + 2 · gateway``
+    up and one more down. Inside a network the routes are those of its level. Between networks a packet takes, of the
+    gateways that lead on, the one with the fewest links in total; among equals the first.
 
     Attributes:
-        next_link: int32 ``[router, destination router]``, directed link taken next, -1 on the diagonal.
-        hops: int32 ``[router, destination router]``, links on the way.
-        direction: int32 ``[link]``, 2d for a link upwards in dimension d, 2d + 1 for one downwards.
-        coordinates: int32 ``[router, dimension]``.
+        next_link: int32 ``[router, destination router]``, link taken next, -1 on the diagonal.
+        hops: int32 ``[router, destination router]``, links on the way, gateways included.
+        crossing: int32 ``[router, destination router]``, the next link of a gateway on the way, -1 inside a network.
+        target: int32 ``[link]``, router at its end.
+        first_crossing: number of the first link of a gateway.
         router: int32 ``[endpoint]``.
     """
 
-    next_link: npt.NDArray[np.int32]
-    hops: npt.NDArray[np.int32]
-    direction: npt.NDArray[np.int32]
-    coordinates: npt.NDArray[np.int32]
-    router: npt.NDArray[np.int32]
+    next_link: Table
+    hops: Table
+    crossing: Table
+    target: Table
+    first_crossing: int
+    router: Table
 
     @classmethod
-    def of(cls, system: System) -> Routes:
-        """Dimension order on a mesh: the first dimension in which router and destination differ goes first."""
-        shape: tuple[int, ...] = system.level.topology.shape
-        routers = system.router_count
-        place = np.arange(routers)
-        coordinates = np.stack(np.unravel_index(place, shape, order="F"), axis=1).astype(np.int32)
-        steps = coordinates[system.links["target"]] - coordinates[system.links["source"]]
-        dimension = np.argmax(np.abs(steps), axis=1)
-        backwards = steps[np.arange(len(steps)), dimension] < 0
-        direction = (2 * dimension + backwards).astype(np.int32)
+    def of(cls, networks: Sequence[Network], gateways: Sequence[Gateway], routers: Sequence[int]) -> Routes:
+        """The routes of ``networks`` joined by ``gateways``; ``routers`` are those of the endpoints.
 
-        link_at = np.full((routers, 2 * len(shape)), -1, dtype=np.int32)
-        link_at[system.links["source"], direction] = np.arange(len(direction))
-        next_link = np.full((routers, routers), -1, dtype=np.int32)
-        for d in reversed(range(len(shape))):  # a lower dimension overrides a higher one
-            along = coordinates[:, d]
-            up, down = along[None, :] > along[:, None], along[None, :] < along[:, None]
-            next_link = np.where(up, link_at[:, 2 * d][:, None], next_link)
-            next_link = np.where(down, link_at[:, 2 * d + 1][:, None], next_link)
-        hops = np.abs(coordinates[:, None, :] - coordinates[None, :, :]).sum(axis=2).astype(np.int32)
-        router = np.array([endpoint.router for endpoint in system.endpoints], dtype=np.int32)
-        return cls(next_link, hops, direction, coordinates, router)
+        Raises:
+            ValueError: routes that do not arrive.
+        """
+        count = networks[-1].routers.stop
+        first_crossing = networks[-1].links.stop
+        target = np.zeros(first_crossing + 2 * len(gateways), dtype=np.int32)
+        next_link = np.full((count, count), -1, dtype=np.int32)
+        far = np.int32(1 << 30)
+        hops = np.full((count, count), far, dtype=np.int32)
+        for network in networks:
+            own = network.graph.next_link
+            here = slice(network.routers.start, network.routers.stop)
+            target[network.links] = network.graph.target + network.first_router
+            next_link[here, here] = np.where(own >= 0, own + network.first_link, -1)
+            hops[here, here] = _hops(own, network.graph.target)
+        for gateway in gateways:
+            up = first_crossing + 2 * gateway.index
+            target[up], target[up + 1] = gateway.routers[1], gateway.routers[0]
+        crossing = np.full((count, count), -1, dtype=np.int32)
+        for network in networks:
+            _extend(network, networks, gateways, first_crossing, hops, next_link, crossing)
+        if len({gateway.networks for gateway in gateways}) < len(gateways):
+            _hops(next_link, target)  # routers on a way may prefer another gateway than its start: it must still arrive
+        return cls(next_link, hops, crossing, target, first_crossing, np.array(routers, dtype=np.int32))
 
     def between(self, source: int, destination: int) -> int:
         """Links between two endpoints, by endpoint index."""
         return int(self.hops[self.router[source], self.router[destination]])
 
-    def path(self, source: int, destination: int, system: System) -> list[int]:
-        """Links from one endpoint to another, in order."""
+    def path(self, source: int, destination: int) -> list[int]:
+        """Links from one endpoint to another, in order, those of gateways included."""
         here, there = int(self.router[source]), int(self.router[destination])
         links = []
         while here != there:
             links.append(int(self.next_link[here, there]))
-            here = int(system.links["target"][links[-1]])
+            here = int(self.target[links[-1]])
         return links
+
+
+def _hops(next_link: Table, target: Table) -> Table:
+    """Links from every router to every other along the routes of one network."""
+    count = len(next_link)
+    hops = np.zeros((count, count), dtype=np.int32)
+    at = np.broadcast_to(np.arange(count)[:, None], (count, count)).copy()
+    there = np.broadcast_to(np.arange(count)[None, :], (count, count))
+    for _ in range(count):
+        under_way = at != there
+        if not under_way.any():
+            return hops
+        hops += under_way
+        taken = next_link[at[under_way], there[under_way]]
+        at[under_way] = target[taken]
+    if (at != there).any():
+        source, destination = np.argwhere(at != there)[0]
+        raise ValueError(f"the route from router {source} to router {destination} does not arrive")
+    return hops
+
+
+def _extend(
+    start: Network,
+    networks: Sequence[Network],
+    gateways: Sequence[Gateway],
+    first_crossing: int,
+    hops: Table,
+    next_link: Table,
+    crossing: Table,
+) -> None:
+    """Routes from every router to those of ``start``, network by network away from it: levels form a tree."""
+    there = slice(start.routers.start, start.routers.stop)
+    reached = {start.index}
+    frontier = [start.index]
+    while frontier:
+        near = frontier.pop(0)
+        ways: dict[int, list[tuple[int, int, int]]] = {}  # next network → (link, router there, router here)
+        for gateway in gateways:
+            for end in (0, 1):
+                other = gateway.networks[1 - end]
+                if gateway.networks[end] == near and other not in reached:
+                    link = first_crossing + 2 * gateway.index + (0 if end == 1 else 1)
+                    ways.setdefault(other, []).append((link, gateway.routers[1 - end], gateway.routers[end]))
+        for other, leads in ways.items():
+            network = networks[other]
+            rows = slice(network.routers.start, network.routers.stop)
+            total = np.stack([hops[rows, [a]] + 1 + hops[[b], there] for _, a, b in leads])
+            best = np.argmin(total, axis=0)
+            hops[rows, there] = np.take_along_axis(total, best[None], axis=0)[0]
+            links = np.array([link for link, _, _ in leads], dtype=np.int32)
+            exits = np.array([a for _, a, _ in leads], dtype=np.int32)[best]
+            crossing[rows, there] = links[best]
+            at = np.arange(network.routers.start, network.routers.stop)[:, None]
+            inside = next_link[np.broadcast_to(at, exits.shape), exits]
+            next_link[rows, there] = np.where(at == exits, links[best], inside)
+            reached.add(other)
+            frontier.append(other)

@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from fractions import Fraction
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from cosim.config.errors import ConfigError, ConfigErrors
+from cosim.config.errors import ConfigErrors
 from cosim.config.loader import Document, KeyPath
-from cosim.config.schema_hardware import EndpointSpec, HardwareSpec, MemorySpec
-from cosim.config.schema_network import MOST_INPUT_VCS, LevelSpec
-from cosim.config.units import BANDWIDTH, BYTES, FREQUENCY, format_quantity
+from cosim.config.schema_hardware import EndpointSpec, HardwareSpec
+from cosim.system.findings import FiguresOf, hardware_findings, unreachable_routers
 from cosim.system.memory import MemoryFigures, memory_figures
+from cosim.system.networks import LINK, Gateway, Network, build_gateways, build_networks, system_links
+from cosim.system.routes import Routes
 
 __all__ = ["LINK", "TERMINAL", "Endpoint", "System", "Tier", "hardware_findings", "unreachable_routers"]
 
-LINK = np.dtype([("source", np.int32), ("target", np.int32), ("latency_cycles", np.int32)])
-"""A directed link between two routers."""
-
 TERMINAL = np.dtype([("router", np.int32), ("endpoint", np.int32), ("port", np.int32)])
-"""A place where flits enter and leave the network: port ``port`` of an endpoint, at a router."""
-
-FiguresOf = Callable[[MemorySpec], MemoryFigures]
+"""A place where flits enter and leave a network: port ``port`` of an endpoint, at a router."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +31,9 @@ class Endpoint:
         index: position in ``System.endpoints``.
         name: its key in the hardware file; endpoints of one key differ by router.
         kind: compute, memory or control.
-        router: the router it is attached to.
+        network: its position in ``System.networks``.
+        router: the router of the system it is attached to.
+        place: that router in words: its number in the level, in a system of several networks behind their label.
         terminals: its ports' positions in ``System.terminals``.
         spec: its keys.
         memory: peak bandwidth and capacity, for kind memory.
@@ -45,15 +42,17 @@ class Endpoint:
     index: int
     name: str
     kind: Literal["compute", "memory", "control"]
+    network: int
     router: int
+    place: str
     terminals: tuple[int, ...]
     spec: EndpointSpec
     memory: MemoryFigures | None
 
     @property
     def label(self) -> str:
-        """``name@router``: what tables and errors call it."""
-        return f"{self.name}@{self.router}"
+        """``name@place``: what tables and errors call it."""
+        return f"{self.name}@{self.place}"
 
 
 @dataclass(frozen=True)
@@ -72,16 +71,16 @@ class Tier:
 
 @dataclass(frozen=True)
 class System:
-    """A system of one network level.
+    """A system of one or several network levels.
 
-    Endpoints are ordered by router, then by name; terminals likewise, then by port: the order of keys in the file has
-    no influence. Links are in the order of the topology.
+    Networks are ordered by level name and instance, endpoints by router, then by name; terminals likewise, then by
+    port: the order of keys in the file has no influence. Links are in the order of the networks, then of their
+    topology.
     """
 
     spec: HardwareSpec
-    level_name: str
-    level: LevelSpec
-    router_count: int
+    networks: tuple[Network, ...]
+    gateways: tuple[Gateway, ...]
     links: npt.NDArray[np.void]
     terminals: npt.NDArray[np.void]
     endpoints: tuple[Endpoint, ...]
@@ -109,26 +108,30 @@ class System:
         findings = hardware_findings(spec, document or Document({}), path, figures_of=figures_of)
         if findings:
             raise ConfigErrors(findings)
-        (level_name, level), *_ = spec.levels.items()
-        topology = level.topology
-        links = np.array([(a, b, level.link_latency) for a, b in topology.links()], dtype=LINK)
+        networks = build_networks(spec)
         places = sorted(
-            (router, name)
+            (network.first_router + router, name, network.index)
+            for network in networks
             for name, endpoint in spec.endpoints.items()
-            for router in endpoint.at[level_name].indices(topology.router_count())
+            if network.level_name in endpoint.at
+            and (endpoint.instances is None or network.instance in endpoint.instances)
+            for router in endpoint.at[network.level_name].indices(network.graph.routers)
         )
         endpoints: list[Endpoint] = []
         terminals: list[tuple[int, int, int]] = []
-        for index, (router, name) in enumerate(places):
-            endpoint = spec.endpoints[name]
+        for index, (router, name, number) in enumerate(places):
+            endpoint, network = spec.endpoints[name], networks[number]
             first = len(terminals)
             terminals += [(router, index, port) for port in range(endpoint.ports)]
+            local = str(router - network.first_router)
             endpoints.append(
                 Endpoint(
                     index=index,
                     name=name,
                     kind=endpoint.kind,
+                    network=number,
                     router=router,
+                    place=local if len(networks) == 1 else f"{network.label}:{local}",
                     terminals=tuple(range(first, len(terminals))),
                     spec=endpoint,
                     memory=figures_of(endpoint.memory) if endpoint.memory else None,
@@ -140,19 +143,31 @@ class System:
         )
         return cls(
             spec=spec,
-            level_name=level_name,
-            level=level,
-            router_count=topology.router_count(),
-            links=links,
+            networks=networks,
+            gateways=build_gateways(spec, networks),
+            links=system_links(networks),
             terminals=np.array(terminals, dtype=TERMINAL),
             endpoints=tuple(endpoints),
             tiers=tiers,
         )
 
     @property
-    def link_bandwidth_Bps(self) -> Fraction:
-        """Bytes per second of a link in one direction: one flit a cycle."""
-        return self.level.flit_width * self.level.clock
+    def router_count(self) -> int:
+        """Routers of all networks."""
+        return self.networks[-1].routers.stop
+
+    @cached_property
+    def routes(self) -> Routes:
+        """The way from every router to every other."""
+        return Routes.of(self.networks, self.gateways, [endpoint.router for endpoint in self.endpoints])
+
+    def network_of(self, endpoint: Endpoint) -> Network:
+        """The network that an endpoint is attached to."""
+        return self.networks[endpoint.network]
+
+    def network_at(self, router: int) -> Network:
+        """The network of a router of the system."""
+        return next(network for network in self.networks if router in network.routers)
 
     @property
     def compute_endpoints(self) -> tuple[Endpoint, ...]:
@@ -180,138 +195,3 @@ class System:
             if tier.name == name:
                 return tier
         raise KeyError(name)
-
-
-def unreachable_routers(router_count: int, links: list[tuple[int, int]]) -> list[int]:
-    """Routers that router 0 does not reach, or that do not reach router 0, over directed ``links``."""
-    forward: dict[int, list[int]] = {}
-    backward: dict[int, list[int]] = {}
-    for source, target in links:
-        forward.setdefault(source, []).append(target)
-        backward.setdefault(target, []).append(source)
-
-    def seen_from_zero(neighbours: Mapping[int, list[int]]) -> set[int]:
-        seen, stack = {0}, [0]
-        while stack:
-            for other in neighbours.get(stack.pop(), ()):
-                if other not in seen:
-                    seen.add(other)
-                    stack.append(other)
-        return seen
-
-    connected = seen_from_zero(forward) & seen_from_zero(backward)
-    return [router for router in range(router_count) if router not in connected]
-
-
-def hardware_findings(
-    spec: HardwareSpec, document: Document, path: KeyPath = (), *, figures_of: FiguresOf = memory_figures
-) -> list[ConfigError]:
-    """What is wrong with a system beyond its own keys.
-
-    A topology that is not connected, an unknown memory preset or timing, ports that cannot carry what is behind them
-    (unless ``allow_bottleneck``), and a tier larger than the memory it is on.
-    """
-    found: list[ConfigError] = []
-    for name, level in spec.levels.items():
-        apart = unreachable_routers(level.topology.router_count(), list(level.topology.links()))
-        if apart:
-            shown = ", ".join(map(str, apart[:8])) + (" ..." if len(apart) > 8 else "")
-            found.append(
-                document.error(
-                    (*path, "levels", name, "topology"),
-                    "a topology whose routers all reach each other",
-                    f"router {shown} apart from router 0",
-                )
-            )
-        found.extend(_router_errors(spec, name, document, (*path, "levels", name)))
-    figures: dict[str, MemoryFigures] = {}
-    for name, endpoint in spec.endpoints.items():
-        where: KeyPath = (*path, "endpoints", name)
-        if endpoint.memory is not None:
-            try:
-                figures[name] = figures_of(endpoint.memory)
-            except ValueError as problem:
-                found.extend(_memory_errors(problem, document, (*where, "memory")))
-                continue
-        level = spec.levels[next(iter(endpoint.at))]
-        found.extend(_port_errors(endpoint, level, figures.get(name), document, where))
-    for name, tier in spec.tiers.items():
-        memory = spec.endpoints[tier.on].memory
-        if tier.on in figures and memory is not None and tier.capacity > figures[tier.on].capacity_bytes:
-            available = format_quantity(figures[tier.on].capacity_bytes, BYTES)
-            found.append(
-                document.error(
-                    (*path, "tiers", name, "capacity"),
-                    f"at most the {available} of {memory.channels} channels of {memory.preset} on each {tier.on!r}",
-                    format_quantity(tier.capacity, BYTES),
-                )
-            )
-    return found
-
-
-def _port_errors(
-    endpoint: EndpointSpec, level: LevelSpec, memory: MemoryFigures | None, document: Document, where: KeyPath
-) -> list[ConfigError]:
-    ports_Bps = endpoint.ports * level.flit_width * level.clock
-    needed, what, key = endpoint.bandwidth, "declared bandwidth", "bandwidth"
-    if memory is not None:
-        assert endpoint.memory is not None
-        needed, what, key = memory.peak_Bps, f"{endpoint.memory.preset} peak", "memory"
-    if needed is None:
-        if endpoint.allow_bottleneck:
-            return [
-                document.error(
-                    (*where, "allow_bottleneck"), "none without a bandwidth, against which ports are held", "it"
-                )
-            ]
-        return []
-    if ports_Bps >= needed or endpoint.allow_bottleneck:
-        return []
-    ports = f"{endpoint.ports} port{'s' if endpoint.ports > 1 else ''}"
-    return [
-        document.error(
-            (*where, key),
-            f"ports that carry its {what} of {format_quantity(needed, BANDWIDTH)}",
-            f"{ports} of {format_quantity(level.flit_width, BYTES)} at {format_quantity(level.clock, FREQUENCY)}: "
-            f"{format_quantity(ports_Bps, BANDWIDTH)}",
-            f"{-(-needed // (level.flit_width * level.clock))} ports would do, or write 'allow_bottleneck: true'",
-        )
-    ]
-
-
-def _router_errors(spec: HardwareSpec, name: str, document: Document, where: KeyPath) -> list[ConfigError]:
-    """Routers with more input VCs (ports × VCs) than the network core holds."""
-    level = spec.levels[name]
-    terminals = [0] * level.topology.router_count()
-    for endpoint in spec.endpoints.values():
-        for router in endpoint.at[name].indices(len(terminals)) if name in endpoint.at else ():
-            terminals[router] += endpoint.ports
-    ports = level.topology.link_ports() + max(terminals)
-    if ports * level.num_vcs <= MOST_INPUT_VCS:
-        return []
-    return [
-        document.error(
-            (*where, "num_vcs"),
-            f"at most {MOST_INPUT_VCS} input VCs (ports × VCs) at a router",
-            f"{ports} ports (for {level.topology.link_ports()} links and {max(terminals)} terminals at router "
-            f"{terminals.index(max(terminals))}) × {level.num_vcs} VCs = {ports * level.num_vcs}",
-        )
-    ]
-
-
-def _memory_errors(problem: ValueError, document: Document, where: KeyPath) -> list[ConfigError]:
-    """The memory room's findings, at the key of the hardware file that chose the memory."""
-    if isinstance(problem, ConfigErrors):
-        return [
-            document.error((*where, *error.path.split(".")), error.expected, error.got, error.suggestion)
-            for error in problem.errors
-        ]
-    found = []
-    for line in str(problem).splitlines():
-        room, _, rest = line.partition(": ")
-        key, colon, text = rest.partition(": ")
-        known = room == "memory" and bool(colon) and key in MemorySpec.model_fields
-        found.append(
-            document.error((*where, key) if known else where, "a memory that can be built", text if known else line)
-        )
-    return found

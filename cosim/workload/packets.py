@@ -68,6 +68,10 @@ def packets(
         raise ConfigErrors.single(one_of(_PHASES), repr(phase), path="phase", suggestion=did_you_mean(phase, _PHASES))
     dimensions = find_model(model)
     built = system if isinstance(system, System) else load_system(_reference(system))
+    if len(built.networks) > 1:
+        raise ConfigErrors.single(
+            "a system of one network: these packets are for one", f"{len(built.networks)} networks", path="system"
+        )
     trace.check_model(experts=dimensions.experts)
     if not 0 <= layer < min(trace.layers, dimensions.moe_layers):
         last = min(trace.layers, dimensions.moe_layers) - 1
@@ -118,8 +122,9 @@ def _cut(
     system: System,
     create_cycle: int,
 ) -> pd.DataFrame:
-    level = system.level
-    payload = level.max_packet_flits * level.flit_width - level.header_bytes
+    (network,) = system.networks
+    level = network.level
+    payload = network.payload_bytes
     travels = np.flatnonzero(sources != destinations)
     travels = travels[np.argsort(sources[travels], kind="stable")]
     count = -(-sizes[travels] // payload)

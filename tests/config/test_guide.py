@@ -26,6 +26,7 @@ from cosim.config import (
 )
 from cosim.config.loader import MAX_VALUES
 from cosim.config.schema_hardware import HardwareSpec
+from cosim.system import System
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text(encoding="utf-8")
 
@@ -49,9 +50,10 @@ def test_python_examples_run() -> None:
 
 
 def test_yaml_examples_are_the_shipped_files() -> None:
-    experiment, hardware = blocks("yaml")
+    experiment, hardware, levels = blocks("yaml")
     assert parse_yaml(experiment).data == load_yaml(presets.find("experiments", "quickstart")).data
     assert validate(HardwareSpec, parse_yaml(hardware)).levels["package"].topology.router_count() == 16
+    assert len(System.build(validate(HardwareSpec, parse_yaml(levels))).gateways) == 4
 
 
 def test_commands_run(tmp_path: Path) -> None:

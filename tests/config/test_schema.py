@@ -110,7 +110,6 @@ assumed: [compute.rte]
         (", read_return_slots: 64", "", "f.yaml:4:11: endpoints.memory: expected the key 'read_return_slots' beside 'memory', got no such key"),
         ("read_return_slots: 64", "read_return_slots: 64, tile: 1 B", "f.yaml:4:106: endpoints.memory.tile: expected no 'tile' without 'compute', which alone reads it, got it"),
         ("on: memory", "on: expert", "f.yaml:5:19: tiers.hbm.on: expected an endpoint with memory (memory), got 'expert', which has no memory"),
-        ("tiers:", "gateways: {g: {}}\ntiers:", "f.yaml:5:11: gateways: expected {}: gateways, which join two levels, are not supported yet, got 1 of them"),
         ("tiers:", "assumed: [tile, tile]\ntiers:", "f.yaml:5:17: assumed.1: expected each key once, got 'tile' again"),
         ("tiers:", "energy: {link: 0.5 pJ/B, operation: 1 pJ/FLOP}\ntiers:", "f.yaml:5:16: energy.link: expected an energy per bit with its unit, such as '0.5 pJ/b', got '0.5 pJ/B', whose unit is not known; did you mean '0.5 pJ/b'?"),
         ("tiers:", "a b: 1\ntiers:", "f.yaml:5:1: a b: expected one of the keys name, levels, endpoints, gateways, tiers, energy, assumed, got the unknown key 'a b'"),
@@ -133,13 +132,38 @@ def test_checks_over_several_keys_run_beside_a_wrong_value() -> None:
     ]
 
 
-def test_second_level_is_refused() -> None:
-    two = HARDWARE.replace(
-        "clock: 1 GHz}}",
-        "clock: 1 GHz}, chip: {topology: {kind: mesh, shape: [2]}, routing: dor, num_vcs: 4, vc_buf_size: 8, flit_width: 64 B, clock: 1 GHz}}",
-    )
-    assert findings(two) == [
-        "f.yaml:1:140: levels.chip: expected one level, got a further one; several levels and gateways are not supported yet"
+CHIP = "chip: {topology: {kind: mesh, shape: [2]}, routing: dor, num_vcs: 4, vc_buf_size: 8, flit_width: 64 B, clock: 1 GHz%s}"
+BUFFER = "buffer: {token: 1 KiB, weight: 1 KiB, prefetch: 1 KiB}, synchroniser_cycles: 2"
+
+
+def levels(gateways: str, count: str = "") -> list[str]:
+    """Findings of the sample with a second level `chip` and these gateways; places cut off."""
+    text = HARDWARE.replace("clock: 1 GHz}}", "clock: 1 GHz}, " + CHIP % count + "}")
+    return [error.partition(": ")[2] for error in findings(text.replace("tiers:", f"gateways: {{{gateways}}}\ntiers:"))]
+
+
+@pytest.mark.parametrize(
+    ("gateways", "count", "expected"),
+    [
+        ("", "", "levels.chip: expected a gateway that joins it to the other levels, got none; write gateways: {NAME: {between: [chip, package], ...}}"),
+        ("g: {}", "", "gateways.g: expected the key 'between', got no such key"),
+        ("g: {between: [chip, pakage], at: {chip: 0, pakage: 0}, %s}", "", "gateways.g.between.1: expected one of package, chip (a level), got 'pakage'; did you mean 'package'?"),
+        ("g: {between: [chip, chip], at: {chip: 0}, %s}", "", "gateways.g.between: expected two different levels, got 'chip' twice"),
+        ("g: {between: [chip, package], at: {chip: 0}, %s}", "", "gateways.g.at: expected routers of level 'package', got none"),
+        ("g: {between: [chip, package], at: {chip: 2, package: 0}, %s}", "", "gateways.g.at.chip: expected routers of level 'chip', which has 0 to 1, got router 2"),
+        ("g: {between: [chip, package], at: {chip: 0, package: 0}, ports: {chp: 2}, %s}", "", "gateways.g.ports.chp: expected one of chip, package, got 'chp'; did you mean 'chip'?"),
+        ("g: {between: [chip, package], at: {chip: 0, package: 0}, allow_bottleneck: true, %s}", "", "gateways.g.allow_bottleneck: expected none without a bandwidth, against which ports are held, got it"),
+        ("g: {between: [package, chip], at: {chip: 0, package: 0}, %s}", ", count: 2", "levels.chip.count: expected one network at the root of the levels, got 2 of them, which nothing joins"),
+        ("g: {between: [chip, package], at: {chip: 0, package: 0}, %s}, h: {between: [package, chip], at: {chip: 0, package: 0}, %s}", "", "gateways: expected levels that form a tree, got a cycle over chip, package"),
+    ],
+)  # fmt: skip
+def test_levels_that_do_not_fit(gateways: str, count: str, expected: str) -> None:
+    assert levels(gateways.replace("%s", BUFFER), count)[0] == expected
+
+
+def test_instances_of_a_level_that_is_one_network() -> None:
+    assert [error.partition(": ")[2] for error in changed("memory: {at", "memory: {instances: 0, at")] == [
+        "endpoints.memory.instances: expected no such key: its level is one network (no 'count' above 1), got it"
     ]
 
 
@@ -279,7 +303,7 @@ def test_experiment_resolves_and_loads_again(experiment: dict[str, Any], tmp_pat
         ("limits.max_estimated_hours=.inf", "limits.max_estimated_hours: expected a finite number, got inf"),
         ("limits.hours=3", "limits.hours: expected one of the keys max_estimated_hours, got the unknown key 'hours'"),
         ("claims=nothing", "claims: expected a path, or a shipped name of configs/claims"),
-        ("system=package", "system: expected a path, or a shipped name of configs/hardware (package-4x4), got 'package'"),
+        ("system=package", "system: expected a path, or a shipped name of configs/hardware (comoe-8x4, package-4x4), got 'package'"),
         ("system.levels.package.clock=1", "system.levels.package.clock: expected a frequency with its unit, such as '1 GHz', got the bare number 1"),
         ("system={}", "system: expected the key 'levels', got no such key"),
         ("seeds.5=1", "expected a position from 0 to 2, got 'seeds.5'"),

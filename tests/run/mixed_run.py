@@ -58,7 +58,7 @@ def submit_mixed(bench: Bench, layers: int = 3) -> None:
 def everything(bench: Bench) -> dict[str, Any]:
     """Records and counters of a finished run as plain numbers."""
     machine = bench.machine
-    network = machine.network_statistics()
+    network = machine.flit_statistics(0) if machine.network_kind == "flit" else machine.link_statistics()
     network.pop("core_bytes", None)  # memory that the process holds: no result
     found: dict[str, Any] = {
         "records": [[task, *bench.records[task].values()] for task in sorted(bench.records)],

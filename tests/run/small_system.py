@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from cosim._core import TaskKind
 from cosim.run.machine import Machine, build_machine
-from cosim.system.experiment import load_system
+from cosim.system.loading import load_system
 
 NS = 1_000_000
 """Femtoseconds of a nanosecond."""

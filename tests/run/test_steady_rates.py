@@ -49,7 +49,8 @@ class Window:
 
 def sample(bench: Bench) -> Window:
     memory = bench.machine.memory_statistics(int(bench.machine.system.memory_endpoints[0].index))
-    network = bench.machine.network_statistics()
+    machine = bench.machine
+    network = machine.flit_statistics(0) if machine.network_kind == "flit" else machine.link_statistics()
     return Window(
         bench.machine.now_fs,
         sum(channel["served_reads"] for channel in memory["channels"]),

@@ -39,7 +39,7 @@ def refusals(*options: str) -> list[str]:
 def test_package_4x4() -> None:
     system = build("package-4x4")
     assert (system.router_count, len(system.links)) == (16, 48)
-    assert system.link_bandwidth_Bps == 64 * 10**9
+    assert system.networks[0].link_bandwidth_Bps == 64 * 10**9
     assert set(system.links["latency_cycles"]) == {2}
     assert [endpoint.router for endpoint in system.compute_endpoints] == list(range(16))
     assert [endpoint.router for endpoint in system.memory_endpoints] == [1, 7, 8, 14]
