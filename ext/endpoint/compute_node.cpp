@@ -11,7 +11,7 @@ using sim::MessageKind;
 using sim::TaskKind;
 
 ComputeNode::ComputeNode(const ComputeNodeConfig& config, sim::TaskGraph& graph)
-    : config_(config), graph_(graph), free_tiles_(config.buffer_tiles) {
+    : ClockedNode(config.clock), config_(config), graph_(graph), free_tiles_(config.buffer_tiles) {
   if (config.tile_bytes <= 0 || config.buffer_tiles <= 0) {
     throw std::invalid_argument("a compute node needs a buffer of at least one tile");
   }
@@ -19,7 +19,7 @@ ComputeNode::ComputeNode(const ComputeNodeConfig& config, sim::TaskGraph& graph)
 
 Fs ComputeNode::next_event() const {
   Fs next = inbox_.next();
-  if (running_ != 0 && stalled_ == 0) next = std::min(next, config_.clock.edge_fs(tile_end_));
+  if (running_ != 0 && stalled_ == 0) next = std::min(next, clock_.edge_fs(tile_end_));
   return next;
 }
 
@@ -43,12 +43,18 @@ ComputeNode::Stream* ComputeNode::stream_by_uid(std::int64_t uid) {
 
 void ComputeNode::announce(std::int64_t task, std::int64_t n) {
   const sim::Task& fetch = graph_.task(task);
+  graph_.task(task).announced = 1;
+  if (std::erase(early_revokes_, task) != 0) {
+    graph_.task(task).start_fs = clock_.edge_fs(n);
+    report_done(task, n);
+    return;
+  }
   if (fetch.prefetch == 0 && fetch.key >= 0) {
     for (Stream& s : streams_) {
       if (s.key != fetch.key || s.prefetch == 0 || s.withdrawn != 0) continue;
       // The demand takes the prefetch over: what has arrived is used, what is granted keeps coming.
       graph_.task(task).used_bytes = s.arrived_bytes;
-      graph_.task(task).start_fs = config_.clock.edge_fs(n);
+      graph_.task(task).start_fs = clock_.edge_fs(n);
       if (s.fetched == 0) {
         graph_.task(s.task).used_bytes = s.arrived_bytes;
         report_done(s.task, n);
@@ -69,7 +75,7 @@ void ComputeNode::announce(std::int64_t task, std::int64_t n) {
   s.memory = fetch.source;
   s.message_class = fetch.message_class;
   s.prefetch = fetch.prefetch;
-  graph_.task(task).start_fs = config_.clock.edge_fs(n);
+  graph_.task(task).start_fs = clock_.edge_fs(n);
   streams_.push_back(s);
 }
 
@@ -77,7 +83,7 @@ void ComputeNode::report_done(std::int64_t task, std::int64_t n) {
   Message m;
   m.kind = MessageKind::task_done;
   m.a = task;
-  post(graph_.id(), m, config_.clock.edge_fs(n));
+  post(graph_.id(), m, clock_.edge_fs(n));
 }
 
 void ComputeNode::arrived(std::int64_t uid, std::int64_t bytes) {
@@ -105,7 +111,7 @@ void ComputeNode::withdraw(Stream& s, std::int64_t n) {
     m.kind = MessageKind::cancel;
     m.a = s.uid;
     m.message_class = s.message_class;
-    post(s.memory, m, config_.clock.edge_fs(n + config_.grant_latency_cycles));
+    post(s.memory, m, clock_.edge_fs(n + config_.grant_latency_cycles));
     s.calling_off = 1;
   }
 }
@@ -152,8 +158,8 @@ void ComputeNode::start_work(std::int64_t n) {
     jobs_.erase(jobs_.begin() + static_cast<std::ptrdiff_t>(chosen));
     if (job_.stream_task >= 0) job_.tiles = stream_of(job_.stream_task)->tiles;
     sim::Task& task = graph_.task(job_.task);
-    task.start_fs = config_.clock.edge_fs(n);
-    task.waited_fs = config_.clock.edge_fs(job_.ready_edge + others) - config_.clock.edge_fs(job_.ready_edge);
+    task.start_fs = clock_.edge_fs(n);
+    task.waited_fs = clock_.edge_fs(job_.ready_edge + others) - clock_.edge_fs(job_.ready_edge);
     running_ = 1;
     running_since_ = n;
     tile_ = 0;
@@ -163,7 +169,7 @@ void ComputeNode::start_work(std::int64_t n) {
   if (stalled_ == 0) return;
   if (job_.stream_task >= 0 && stream_of(job_.stream_task)->arrived_tiles(config_.tile_bytes) <= tile_) return;
   stalled_ = 0;
-  graph_.task(job_.task).stalled_fs += config_.clock.edge_fs(n) - config_.clock.edge_fs(stall_since_);
+  graph_.task(job_.task).stalled_fs += clock_.edge_fs(n) - clock_.edge_fs(stall_since_);
   tile_end_ = n + (tile_ + 1) * job_.cycles / job_.tiles - tile_ * job_.cycles / job_.tiles;
 }
 
@@ -176,7 +182,7 @@ bool ComputeNode::grant_to(Stream& s, std::int64_t n) {
   m.a = s.uid;
   m.bytes = tile_bytes_of(s, s.granted);
   m.address = s.address + s.granted * config_.tile_bytes;
-  post(s.memory, m, config_.clock.edge_fs(n + config_.grant_latency_cycles));
+  post(s.memory, m, clock_.edge_fs(n + config_.grant_latency_cycles));
   ++s.granted;
   s.granted_bytes += m.bytes;
   --free_tiles_;
@@ -223,7 +229,7 @@ void ComputeNode::grant(std::int64_t n) {
 }
 
 void ComputeNode::evaluate(Fs t) {
-  const std::int64_t n = config_.clock.edge_at_or_before(t);
+  const std::int64_t n = clock_.edge_at_or_before(t);
   while (inbox_.due(t)) {
     const Message m = inbox_.pop();
     switch (m.kind) {
@@ -234,6 +240,10 @@ void ComputeNode::evaluate(Fs t) {
         } else if (task.kind == TaskKind::revoke) {
           Stream* s = stream_by_uid(task.stream);
           if (s != nullptr && s->prefetch != 0 && s->withdrawn == 0) withdraw(*s, n);
+          // A prefetch that has not been seen yet is called off when it is.
+          if (s == nullptr && graph_.holds(task.stream) && graph_.task(task.stream).announced == 0) {
+            early_revokes_.push_back(task.stream);
+          }
           report_done(m.a, n);
         } else {
           Job job;
@@ -242,7 +252,7 @@ void ComputeNode::evaluate(Fs t) {
           job.tiles = 1;
           job.stream_task = task.stream;
           job.ready_edge = n;
-          graph_.task(m.a).ready_fs = config_.clock.edge_fs(n);
+          graph_.task(m.a).ready_fs = clock_.edge_fs(n);
           jobs_.push_back(job);
         }
         break;
@@ -290,6 +300,7 @@ void ComputeNode::visit(sim::Visitor& v) {
   visit_mail(v);
   v.vector(Kind::state, streams_);
   v.vector(Kind::stamp, jobs_);
+  v.vector(Kind::state, early_revokes_);
   v.value(Kind::state, free_tiles_);
   v.value(Kind::state, running_);
   v.value(Kind::state, stalled_);

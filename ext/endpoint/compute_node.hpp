@@ -22,16 +22,13 @@ struct ComputeNodeConfig {
   std::int64_t grant_latency_cycles = 0;
 };
 
-class ComputeNode final : public sim::Node {
+class ComputeNode final : public sim::ClockedNode {
  public:
   ComputeNode(const ComputeNodeConfig& config, sim::TaskGraph& graph);
 
   [[nodiscard]] sim::Fs next_event() const override;
   void evaluate(sim::Fs t) override;
   void visit(sim::Visitor& v) override;
-  [[nodiscard]] sim::Fs visible_at(sim::Fs committed) const override {
-    return config_.clock.edge_fs(config_.clock.edge_after(committed));
-  }
   [[nodiscard]] std::string waiting_for() const override;
 
   // Time the compute engine was at work, without stalls.
@@ -97,8 +94,9 @@ class ComputeNode final : public sim::Node {
   ComputeNodeConfig config_;
   sim::TaskGraph& graph_;
 
-  std::vector<Stream> streams_;  // in the order of announcement
-  std::vector<Job> jobs_;        // ready, not yet started, in the order of arrival
+  std::vector<Stream> streams_;              // in the order of announcement
+  std::vector<Job> jobs_;                    // ready, not yet started, in the order of arrival
+  std::vector<std::int64_t> early_revokes_;  // of prefetches that have not been announced
   std::int64_t free_tiles_;
   std::uint8_t running_ = 0;
   std::uint8_t stalled_ = 0;   // the running job waits for a tile

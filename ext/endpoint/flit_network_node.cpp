@@ -17,7 +17,8 @@ constexpr std::int32_t kPacketsAhead = 2;  // per terminal: the next packet wait
 }
 
 FlitNetworkNode::FlitNetworkNode(const noc::NetworkSpec& spec, FlitNetworkNodeConfig config, std::int32_t task_graph)
-    : config_(std::move(config)),
+    : ClockedNode(config.clock),
+      config_(std::move(config)),
       network_(spec),
       task_graph_(task_graph),
       payload_(config_.max_packet_flits * config_.flit_bytes - config_.header_bytes) {
@@ -70,7 +71,7 @@ std::int32_t FlitNetworkNode::endpoint_of(std::int64_t node) const {
 
 Fs FlitNetworkNode::next_event() const {
   const std::int64_t cycle = network_.next_event();
-  return std::min(inbox_.next(), cycle == noc::kNoEvent ? sim::kNever : config_.clock.edge_fs(cycle));
+  return std::min(inbox_.next(), cycle == noc::kNoEvent ? sim::kNever : clock_.edge_fs(cycle));
 }
 
 void FlitNetworkNode::post_to_gateway(std::int32_t gateway, const Message& m, Fs committed) {
@@ -170,9 +171,9 @@ void FlitNetworkNode::pump(std::size_t index, std::int64_t cycle) {
       packet.tag |= static_cast<std::uint64_t>(ready.parcel + 1) << 32U;
       if (parcel.from_piece >= 0) {
         packet.held_flits = parcel.flits - parcel.supplied;
-        journeys_[message.message_class].gateway_fs += config_.clock.edge_fs(cycle) - parcel.head_fs;
+        journeys_[message.message_class].gateway_fs += clock_.edge_fs(cycle) - parcel.head_fs;
       } else {
-        parcel.start_fs = config_.clock.edge_fs(cycle);
+        parcel.start_fs = clock_.edge_fs(cycle);
       }
       parcel.packet = network_.offer(packet);
     } else {
@@ -276,12 +277,12 @@ void FlitNetworkNode::departed(const noc::Departure& d, std::int64_t cycle) {
     const Parcel& parcel = parcels_[(d.tag >> 32U) - 1];
     if (parcel.from_piece >= 0) {
       m.c = parcel.from_piece;
-      post(source, m, config_.clock.edge_fs(d.cycle));
+      post(source, m, clock_.edge_fs(d.cycle));
     }
   }
   if (--message.departures_left == 0 && (message.flags & sim::kReplyWhenSent) != 0) {
     m.c = message.reply;
-    post(source, m, config_.clock.edge_fs(d.cycle));
+    post(source, m, clock_.edge_fs(d.cycle));
   }
   pump(index, cycle + 1);
 }
@@ -290,7 +291,7 @@ void FlitNetworkNode::departed(const noc::Departure& d, std::int64_t cycle) {
 void FlitNetworkNode::read_at_gateway(const noc::FlitArrival& a) {
   Parcel& parcel = parcels_[(a.tag >> 32U) - 1];
   const Outgoing& message = messages_[static_cast<std::size_t>(parcel.message)];
-  const Fs arrived = config_.clock.edge_fs(a.cycle);
+  const Fs arrived = clock_.edge_fs(a.cycle);
   if (parcel.read++ == 0) {
     // The terms end with the head: what follows it is the gateway's, or the destination's serialisation.
     noc::Arrival head;
@@ -320,7 +321,7 @@ void FlitNetworkNode::book_journey(const noc::Arrival& a, const Parcel* parcel) 
   JourneyTerms& sums = journeys_[static_cast<std::size_t>(a.message_class)];
   std::int64_t cycle = a.create_cycle;
   const auto lay = [&](std::int64_t& sum, std::int64_t cycles) {
-    sum += config_.clock.edge_fs(cycle + cycles) - config_.clock.edge_fs(cycle);
+    sum += clock_.edge_fs(cycle + cycles) - clock_.edge_fs(cycle);
     cycle += cycles;
   };
   // What the source waited for flits, as far as it delayed the tail: that makes up time in routers, where only heads
@@ -358,9 +359,9 @@ void FlitNetworkNode::arrived(const noc::Arrival& arrival) {
   if (message.gateway < 0) {
     const Parcel* parcel = parcel_slot >= 0 ? &parcels_[static_cast<std::size_t>(parcel_slot)] : nullptr;
     book_journey(a, parcel);
-    const Fs start = parcel != nullptr ? parcel->start_fs : config_.clock.edge_fs(a.create_cycle);
+    const Fs start = parcel != nullptr ? parcel->start_fs : clock_.edge_fs(a.create_cycle);
     ++journeys_[message.message_class].packets;
-    journeys_[message.message_class].latency_fs += config_.clock.edge_fs(a.cycle) - start;
+    journeys_[message.message_class].latency_fs += clock_.edge_fs(a.cycle) - start;
   }
   if (parcel_slot >= 0) {
     parcels_[static_cast<std::size_t>(parcel_slot)].next_free = free_parcel_;
@@ -378,14 +379,14 @@ void FlitNetworkNode::arrived(const noc::Arrival& arrival) {
     m.message_class = message.message_class;
     const bool transfer = (message.flags & sim::kDeliverToGraph) != 0;
     post(transfer ? task_graph_ : config_.endpoint_node[static_cast<std::size_t>(message.destination)], m,
-         config_.clock.edge_fs(a.cycle));
+         clock_.edge_fs(a.cycle));
   }
   message.next_free = free_message_;
   free_message_ = slot;
 }
 
 void FlitNetworkNode::evaluate(Fs t) {
-  const std::int64_t cycle = config_.clock.edge_at_or_before(t);
+  const std::int64_t cycle = clock_.edge_at_or_before(t);
   while (inbox_.due(t)) {
     const Message m = inbox_.pop();
     switch (m.kind) {

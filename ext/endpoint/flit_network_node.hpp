@@ -74,7 +74,7 @@ struct JourneyTerms {
   std::int64_t gateway_fs = 0;  // from the head's arrival at a gateway to its hand-over, and waits for flits behind it
 };
 
-class FlitNetworkNode final : public sim::Node {
+class FlitNetworkNode final : public sim::ClockedNode {
  public:
   // Throws std::invalid_argument with every problem found.
   FlitNetworkNode(const noc::NetworkSpec& spec, FlitNetworkNodeConfig config, std::int32_t task_graph);
@@ -82,9 +82,6 @@ class FlitNetworkNode final : public sim::Node {
   [[nodiscard]] sim::Fs next_event() const override;
   void evaluate(sim::Fs t) override;
   void visit(sim::Visitor& v) override;
-  [[nodiscard]] sim::Fs visible_at(sim::Fs committed) const override {
-    return config_.clock.edge_fs(config_.clock.edge_after(committed));
-  }
   [[nodiscard]] std::string waiting_for() const override;
 
   [[nodiscard]] const noc::FlitNetwork& network() const { return network_; }

@@ -10,7 +10,8 @@ using sim::Fs;
 using sim::Message;
 using sim::MessageKind;
 
-Gateway::Gateway(GatewayConfig config) : config_(std::move(config)), fault_(sim::fault_from_environment()) {
+Gateway::Gateway(GatewayConfig config)
+    : ClockedNode(config.clock), config_(std::move(config)), fault_(sim::fault_from_environment()) {
   if (config_.from_flit_bytes <= 0 || config_.to_flit_bytes <= 0 || config_.from_header_bytes < 0 ||
       config_.to_header_bytes < 0 || config_.synchroniser_cycles < 0 || config_.grant_latency_cycles < 0) {
     throw std::invalid_argument("gateway " + config_.name +
@@ -131,7 +132,7 @@ void Gateway::grant(std::size_t message_class, std::int64_t n) {
       m.b = slot;
       m.c = ask.packet;
       m.bytes = bytes;
-      const Fs left = config_.clock.edge_fs(n + config_.grant_latency_cycles);
+      const Fs left = clock_.edge_fs(n + config_.grant_latency_cycles);
       post(config_.from_network, m, synchronised(config_.from_clock, config_.synchroniser_cycles, left));
     }
     ask.bytes -= bytes;
@@ -147,7 +148,7 @@ void Gateway::grant(std::size_t message_class, std::int64_t n) {
 }
 
 void Gateway::evaluate(Fs t) {
-  const std::int64_t n = config_.clock.edge_at_or_before(t);
+  const std::int64_t n = clock_.edge_at_or_before(t);
   while (inbox_.due(t)) {
     const Message m = inbox_.pop();
     switch (m.kind) {

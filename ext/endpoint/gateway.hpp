@@ -38,7 +38,7 @@ struct GatewayConfig {
   std::vector<std::int64_t> buffer_bytes;  // per message class
 };
 
-class Gateway final : public sim::Node {
+class Gateway final : public sim::ClockedNode {
  public:
   // Throws std::invalid_argument when a size is not positive.
   explicit Gateway(GatewayConfig config);
@@ -46,9 +46,6 @@ class Gateway final : public sim::Node {
   [[nodiscard]] sim::Fs next_event() const override { return inbox_.next(); }
   void evaluate(sim::Fs t) override;
   void visit(sim::Visitor& v) override;
-  [[nodiscard]] sim::Fs visible_at(sim::Fs committed) const override {
-    return config_.clock.edge_fs(config_.clock.edge_after(committed));
-  }
   [[nodiscard]] std::string waiting_for() const override;
 
   // Per message class.

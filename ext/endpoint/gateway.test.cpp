@@ -159,8 +159,8 @@ TEST_CASE("one packet over three networks, to the cycle") {
   p.transfer(1, 4, 32);
   const auto tasks = p.finish();
   // Seen at 1, the gateway is asked and sees it at 2, its grant leaves at 3 and is seen at 4. One flit over two routers
-  // and a link of 2 takes 2 x 4 + 2 + 3 = 13: read at 17. The gateway sees it at 18, the package at 19; it asks the next
-  // gateway, as above, and has room at 22. Read at 35, in the chiplet at 37, read at 50.
+  // and a link of 2 takes 2 x 4 + 2 + 3 = 13: read at 17. The gateway sees it at 18, the package at 19; it asks the
+  // next gateway, as above, and has room at 22. Read at 35, in the chiplet at 37, read at 50.
   CHECK(tasks[0].end_fs == 50 * kNs);
   const endpoint::JourneyTerms& up = p.network(10).journeys()[0];
   const endpoint::JourneyTerms& middle = p.network(12).journeys()[0];

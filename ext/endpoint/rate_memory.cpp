@@ -10,7 +10,7 @@ using sim::Message;
 using sim::MessageKind;
 
 RateMemory::RateMemory(const RateMemoryConfig& config, sim::TaskGraph& graph)
-    : config_(config), inflows_(2 * config.copy_chunk_bytes), graph_(graph) {
+    : ClockedNode(config.clock), config_(config), inflows_(2 * config.copy_chunk_bytes), graph_(graph) {
   if (config.bytes_per_second <= 0 || config.latency_fs < 0 || config.copy_chunk_bytes <= 0) {
     throw std::invalid_argument("a memory's rate and copy chunk must be positive, its latency not negative");
   }

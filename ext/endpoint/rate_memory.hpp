@@ -22,16 +22,13 @@ struct RateMemoryConfig {
   std::int32_t network = -1;
 };
 
-class RateMemory final : public sim::Node {
+class RateMemory final : public sim::ClockedNode {
  public:
   RateMemory(const RateMemoryConfig& config, sim::TaskGraph& graph);
 
   [[nodiscard]] sim::Fs next_event() const override;
   void evaluate(sim::Fs t) override;
   void visit(sim::Visitor& v) override;
-  [[nodiscard]] sim::Fs visible_at(sim::Fs committed) const override {
-    return config_.clock.edge_fs(config_.clock.edge_after(committed));
-  }
   [[nodiscard]] std::string waiting_for() const override;
 
   [[nodiscard]] std::int64_t read_bytes() const { return read_bytes_; }

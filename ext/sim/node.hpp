@@ -66,4 +66,14 @@ class Node : public Component {
   std::vector<Posted> outbox_;  // empty between instants
 };
 
+// A node with a clock: what is committed at t is seen at its first edge strictly after t.
+class ClockedNode : public Node {
+ public:
+  explicit ClockedNode(const Clock& clock) : clock_(clock) {}
+  [[nodiscard]] Fs visible_at(Fs committed) const override { return clock_.edge_fs(clock_.edge_after(committed)); }
+
+ protected:
+  Clock clock_;
+};
+
 }  // namespace cosim::sim

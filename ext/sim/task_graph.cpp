@@ -18,6 +18,20 @@ std::int64_t TaskGraph::submit(std::span<const Task> tasks, std::span<const std:
       throw std::invalid_argument("dependency " + std::to_string(k) + " names a task that does not exist");
     }
   }
+  std::vector<std::int32_t> consumers(tasks.size());
+  for (const Task& t : tasks) {
+    if (t.kind != TaskKind::compute || t.stream < 0) continue;
+    if (t.stream >= count || tasks[static_cast<std::size_t>(t.stream)].kind != TaskKind::fetch) {
+      throw std::invalid_argument("a compute task consumes task " + std::to_string(t.stream) +
+                                  " of its submission, which is no fetch");
+    }
+    ++consumers[static_cast<std::size_t>(t.stream)];
+  }
+  for (std::size_t i = 0; i < tasks.size(); ++i) {
+    if (tasks[i].kind != TaskKind::fetch || tasks[i].prefetch != 0 || consumers[i] == 1) continue;
+    throw std::invalid_argument("fetch " + std::to_string(i) + " is consumed by " + std::to_string(consumers[i]) +
+                                " compute tasks of its submission, expected exactly one");
+  }
   tasks_.insert(tasks_.end(), tasks.begin(), tasks.end());
   for (std::int64_t i = 0; i < count; ++i) {
     Task& added = task(base + i);

@@ -45,7 +45,7 @@ struct Task {
   std::int64_t used_bytes = 0;   // fetch: bytes taken over from a prefetch; prefetch: bytes a demand took over
   std::int64_t moved_bytes = 0;  // fetch: bytes that arrived over the network
   std::int32_t first_successor = -1;
-  std::int32_t reserved = 0;
+  std::int32_t announced = 0;  // fetch: its compute node has seen it
 };
 
 struct Decision {
@@ -58,12 +58,17 @@ class TaskGraph final : public Node {
  public:
   // Adds tasks that take effect at `effective` (>= now). after[k] -> before[k] (indices into `tasks`, or global ids of
   // earlier tasks as -2 - id; finished ones count as satisfied). Returns the global id of tasks[0].
-  // Throws std::invalid_argument on an index out of range or an effective time in the past.
+  // Throws std::invalid_argument on an index out of range, an effective time in the past, or a fetch that is no
+  // prefetch and has not exactly one compute task in `tasks`: its tiles would stay in the buffer.
   std::int64_t submit(std::span<const Task> tasks, std::span<const std::int64_t> before,
                       std::span<const std::int64_t> after, Fs effective, Fs now);
 
   [[nodiscard]] Task& task(std::int64_t id) { return tasks_[static_cast<std::size_t>(id - first_)]; }
   [[nodiscard]] const Task& task(std::int64_t id) const { return tasks_[static_cast<std::size_t>(id - first_)]; }
+  // Whether task(id) is there: its record has not been taken and compacted away.
+  [[nodiscard]] bool holds(std::int64_t id) const {
+    return id >= first_ && id < first_ + static_cast<std::int64_t>(tasks_.size());
+  }
   [[nodiscard]] std::int64_t unfinished() const { return unfinished_; }
   // Tasks that are neither finished nor an unclaimed prefetch: what a run waits for.
   [[nodiscard]] std::int64_t demanded() const { return demanded_; }

@@ -114,6 +114,36 @@ def test_refresh_is_no_progress() -> None:
     assert "2 tasks are left" in str(caught.value)
 
 
+def test_a_fetch_belongs_to_one_job() -> None:
+    bench = Bench.of()
+    bench.fetch(0, 1, 256)
+    with pytest.raises(ValueError, match="fetch 0 is consumed by 0 compute tasks of its submission"):
+        bench.submit()
+    bench = Bench.of()
+    bench.used_fetch(0, 1, 256)
+    bench.compute(1, 1, stream=0)
+    with pytest.raises(ValueError, match="fetch 0 is consumed by 2 compute tasks"):
+        bench.submit()
+    bench = Bench.of()
+    sent = bench.transfer(1, 2, 64)
+    bench.compute(1, 1, stream=sent)
+    with pytest.raises(ValueError, match="which is no fetch"):
+        bench.submit()
+
+
+@pytest.mark.parametrize("rung", RUNG_KNOBS)
+def test_a_revoke_that_comes_before_its_prefetch(rung: str) -> None:
+    bench = Bench.of(rung)
+    bench.fetch(0, 1, 1024, prefetch=1, key=3)
+    prefetch = bench.submit(200 * NS)
+    bench.revoke(1, prefetch)
+    bench.submit(100 * NS)
+    records = bench.run()
+    assert records[prefetch]["end_fs"] == 201 * NS  # seen at the next edge, and over
+    assert records[prefetch]["moved_bytes"] == 0
+    assert bench.machine.compute_statistics(1)["wasted_bytes"] == 0
+
+
 # ---- refresh
 
 
