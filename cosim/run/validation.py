@@ -16,7 +16,7 @@ from cosim.analytic.registry import load_all
 from cosim.analytic.system import AnalyticSystem
 from cosim.analytic.table import FigureTable
 from cosim.config.errors import ConfigErrors
-from cosim.config.schema_network import LevelSpec
+from cosim.config.schema_network import MESSAGE_CLASSES, LevelSpec
 from cosim.policy.registry import make_policy
 from cosim.report.contents import (
     BANKS,
@@ -211,10 +211,13 @@ def _info(
     spec, setup = validation.loaded.spec, validation.setup
     system = validation.loaded.system
     figures = []
+    # systems of several levels have these as well
+    shown = [*_SHOWN_FIGURES, *((f"flit_hops_{level}", "1") for level in sorted(system.spec.levels))]
+    shown += [(f"gateway_{name}_bytes", "B") for name in MESSAGE_CLASSES]
     units = [*closed.values(), *replays.values()]
     for rung in rungs:
         of_rung = [unit for unit in units if unit.key.rung == rung]
-        for name, unit_name in _SHOWN_FIGURES:
+        for name, unit_name in shown:
             value = sum(unit.figures.get(name, 0) for unit in of_rung)
             if value:
                 figures.append(Figure(rung, name, value, unit_name))
