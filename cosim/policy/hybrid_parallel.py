@@ -14,7 +14,6 @@ from cosim.policy.assignment import homes
 from cosim.policy.base import Policy, Pressure, Profile
 from cosim.policy.directory import Directory, ExpertPart, PlacedReplica, Placement
 from cosim.policy.placement import memory_tier, nearest_memory
-from cosim.system.routes import Routes
 
 if TYPE_CHECKING:
     from cosim.config.schema_model import ModelSpec
@@ -34,7 +33,7 @@ class _Shares(Policy):
 
     def place(self, system: System, model: ModelSpec, profile: Profile) -> Placement:
         neurons = self._neurons(system, model)
-        tier, routes = memory_tier(system), Routes.of(system)
+        tier, routes = memory_tier(system), system.routes
         chiplets = [endpoint.index for endpoint in system.compute_endpoints]
         held: dict[int, int] = {}
         memory = {}
