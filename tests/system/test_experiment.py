@@ -43,7 +43,7 @@ def test_a_system_that_cannot_run_experts() -> None:
 
 def test_unknown_components() -> None:
     assert refusals("analytic=[comoo, hcrmap]") == [
-        "analytic.0: expected one of comoe, comoe_reconstructed, hcrmap, got 'comoo'; did you mean 'comoe'?"
+        "analytic.0: expected one of comoe, comoe_reconstructed, hcrmap, hda_moe, got 'comoo'; did you mean 'comoe'?"
     ]
 
 
@@ -54,7 +54,8 @@ def test_unknown_policy_and_wrong_parameters() -> None:
     ]
     found = refusals(*options)
     assert found[0].startswith(
-        "policies.0: expected one of hot_replication, popularity_prefetch, static, got 'statc'; did"
+        "policies.0: expected one of expert_parallel, hot_replication, placed, popularity_prefetch, static, tensor_parallel,"
+        " got 'statc'; did"
     )
     assert found[1].startswith("policies.1.params.budgte: expected one of the keys")
     assert "the unknown key 'budgte'" in found[1]
