@@ -89,8 +89,8 @@ inline void raise_all(std::int32_t* at, int count, std::int32_t value) {
 #if defined(__SSE2__)
   if ((count & 3) == 0) {
     const __m128i v = _mm_set1_epi32(value);
-    for (int i = 0; i < count; i += 4) {
-      auto* p = reinterpret_cast<__m128i*>(at + i);
+    for (std::int32_t* const end = at + count; at != end; at += 4) {
+      auto* p = reinterpret_cast<__m128i*>(at);
       _mm_store_si128(p, larger(_mm_load_si128(p), v));
     }
     return;

@@ -21,6 +21,7 @@ Controller::Controller(const ChannelConfig& config)
     : config_(checked(config)), fault_(sim::fault_from_environment()), rules_(config) {
   banks_ = config.banks();
   all_banks_ = banks_ == kMaxBanks ? ~Mask{0} : bit(banks_) - 1;
+  for (std::size_t c = 0; c < edge_.size(); ++c) edge_[c] = config.rising_edge_only[c] != 0 ? 1 : 0;
   unattended_ = config.refresh == Refresh::none && config.page_policy == PagePolicy::open;
   bus_.fill(kLongAgo);
   pcs_.resize(static_cast<std::size_t>(config.pseudo_channels));
@@ -56,7 +57,14 @@ Controller::Controller(const ChannelConfig& config)
 void Controller::advance(std::int64_t tick) {
   if (tick - base_ > kRebaseAt) rebase(tick);
   const std::int32_t t = relative(tick);
-  for (Queues& q : queues_) settle_before(q, t - 1);
+  if (t < plan_.hits_until) {
+    advance_hit(t);
+    return;
+  }
+  forget_plan();
+  if (unsettled_ != 0) {
+    for (Queues& q : queues_) settle_before(q, t - 1);
+  }
   now_ = t;
   if (config_.refresh != Refresh::none) push_refreshes(t);
   if (config_.shared_command_bus) {
@@ -68,12 +76,12 @@ void Controller::advance(std::int64_t tick) {
 }
 
 std::int64_t Controller::next_event() const {
-  const std::int32_t t = next_tick(false);
-  return t == kFar ? kNeverTick : absolute(t);
+  if (plan_.known == 0 || plan_.next <= now_) make_plan();
+  return plan_.next == kFar ? kNeverTick : absolute(plan_.next);
 }
 
 std::int64_t Controller::next_progress() const {
-  const std::int32_t t = next_tick(true);
+  const std::int32_t t = next_tick(Ahead::progress);
   return t == kFar ? kNeverTick : absolute(t);
 }
 

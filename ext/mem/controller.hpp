@@ -140,10 +140,18 @@ class Controller final : public Channel {
     std::int32_t key = 0;
   };
 
+  // What is known of the next ticks, until it may have changed.
+  struct Plan {
+    std::int32_t known = 0;  // `next` is the next event, if it lies ahead
+    std::int32_t next = 0;
+    std::int32_t hits_until = kLongAgo;  // before this tick only row hits of reads of `pc` can be issued
+    std::int32_t pc = 0;
+  };
+
   // -- requests
   bool take(const Request& request, std::int64_t tick, bool only_without_slot);
   [[nodiscard]] bool in_write_queue(const PseudoChannel& p, const Request& r, int bank) const;
-  void insert(PseudoChannel& p, std::uint16_t n);
+  bool insert(PseudoChannel& p, std::uint16_t n);  // whether the scheduler sees anything new
   void unlink(PseudoChannel& p, std::uint16_t n);
   void view(PseudoChannel& p, Op op, int bank);  // recompute what the scheduler sees of one bank's list
   void lower_bounds(PseudoChannel& p, int bank);
@@ -154,7 +162,7 @@ class Controller final : public Channel {
   [[nodiscard]] const Queues& queues_for(int pc) const { return queues_[static_cast<std::size_t>(queues_of(pc))]; }
   void changed(Queues& q, std::int32_t boundary);  // a count or the served requests have
   void settle_before(Queues& q, std::int32_t boundary);
-  void settle(Queues& q);
+  void settle_all();
   void change_mode(Queues& q);
   [[nodiscard]] bool wanted_mode(const Queues& q) const;
   void complete(const Node& node, std::int64_t issue, std::int64_t done, RowResult result);
@@ -209,11 +217,19 @@ class Controller final : public Channel {
     return std::max(p.e.own[gate_index(c)], bus_[gate_index(c)]);
   }
   [[nodiscard]] std::int32_t align(std::int32_t t, Command c) const {
-    return config_.rising_edge_only[static_cast<std::size_t>(index(c))] != 0 ? t | 1 : t;
+    return t | edge_[static_cast<std::size_t>(index(c))];
   }
   void precharge_for(const Choice& c, std::int32_t t);
-  [[nodiscard]] std::int32_t next_tick(bool progress_only) const;
-  [[nodiscard]] std::int32_t next_request_tick(const PseudoChannel& p, int pc) const;
+  void forget_plan() {
+    plan_.known = 0;
+    plan_.hits_until = kLongAgo;
+  }
+  void make_plan() const;
+  void advance_hit(std::int32_t t);
+  void issue_hit(PseudoChannel& p, int bank, std::int32_t t);
+  enum class Ahead : std::uint8_t { everything, progress, no_columns };
+  [[nodiscard]] std::int32_t next_tick(Ahead what) const;
+  [[nodiscard]] std::int32_t next_request_tick(const PseudoChannel& p, int pc, bool columns) const;
   [[nodiscard]] std::int32_t next_idle_close(const PseudoChannel& p) const;
   [[nodiscard]] std::int32_t next_refresh_step(const PseudoChannel& p, bool progress_only) const;
   [[nodiscard]] std::int32_t next_pending_refresh() const;
@@ -221,7 +237,7 @@ class Controller final : public Channel {
   [[nodiscard]] std::int32_t relative(std::int64_t tick) const { return static_cast<std::int32_t>(tick - base_); }
   [[nodiscard]] std::int64_t absolute(std::int32_t t) const { return base_ + t; }
   [[nodiscard]] BankCounters& bank_counter(int pc, int bank) {
-    return bank_counters_[static_cast<std::size_t>(pc * config_.banks() + bank)];
+    return bank_counters_[static_cast<std::size_t>(pc * banks_ + bank)];
   }
 
   ChannelConfig config_;
@@ -229,12 +245,15 @@ class Controller final : public Channel {
   TimingRules rules_;
   int banks_ = 0;
   Mask all_banks_ = 0;
-  bool unattended_ = false;  // without a request nothing ever happens: no refresh, no row is closed
+  std::array<std::int32_t, kCommands> edge_{};  // 1: only at odd ticks
+  bool unattended_ = false;                     // without a request nothing ever happens: no refresh, no row is closed
 
   std::int64_t base_ = 0;
   std::int32_t now_ = 0;  // the last tick advanced to or accepted at
   alignas(16) Gates bus_{};
-  std::uint32_t busy_ = 0;  // pseudo-channels with a request
+  std::uint32_t busy_ = 0;       // pseudo-channels with a request
+  std::uint32_t unsettled_ = 1;  // whether a queue pair may not be settled
+  mutable Plan plan_;
   std::vector<PseudoChannel> pcs_;
   std::vector<Queues> queues_;
   std::vector<Node> nodes_;
@@ -345,12 +364,19 @@ inline bool Controller::wanted_mode(const Queues& q) const {
 
 // Looking at counts that ask for the mode there is changes nothing: then the mode is settled at once.
 inline void Controller::changed(Queues& q, std::int32_t boundary) {
+  const bool was_settled = q.settled != 0;
   q.settled = wanted_mode(q) == (q.write_mode != 0) ? 1 : 0;
   q.changed_at = boundary;
+  if (q.settled == 0) unsettled_ = 1;
+  if (q.settled == 0 || !was_settled) forget_plan();
 }
 
-inline void Controller::settle(Queues& q) {
-  if (q.settled == 0) change_mode(q);
+inline void Controller::settle_all() {
+  if (unsettled_ == 0) return;
+  for (Queues& q : queues_) {
+    if (q.settled == 0) change_mode(q);
+  }
+  unsettled_ = 0;
 }
 
 // The mode is looked at in every tick; a tick without a command or a request is caught up here.
@@ -370,7 +396,7 @@ inline void Controller::free_node(std::uint16_t n) {
 }
 
 inline void Controller::complete(const Node& node, std::int64_t issue, std::int64_t done, RowResult result) {
-  Completion c;
+  Completion& c = completions.emplace_back();
   c.tag = node.tag;
   c.issue_tick = issue;
   c.done_tick = done;
@@ -378,18 +404,16 @@ inline void Controller::complete(const Node& node, std::int64_t issue, std::int6
   c.op = node.op;
   c.row_result = result;
   c.message_class = node.message_class;
-  completions.push_back(c);
 }
 
 inline void Controller::record(Command c, int pc, int bank, std::int32_t row, std::int32_t column, std::int32_t t) {
-  IssuedCommand i;
+  IssuedCommand& i = recent_[static_cast<std::size_t>(recorded_) % kRecent];
   i.tick = absolute(t);
   i.row = row;
   i.column = column;
   i.command = c;
   i.pc = static_cast<std::uint8_t>(pc);
   i.bank = static_cast<std::int16_t>(bank);
-  recent_[static_cast<std::size_t>(recorded_) % kRecent] = i;
   ++recorded_;
   if (config_.log_commands) commands.push_back(i);
 }
@@ -420,7 +444,7 @@ inline void Controller::view(PseudoChannel& p, Op op, int bank) {
   l.miss |= one;
 }
 
-inline void Controller::insert(PseudoChannel& p, std::uint16_t n) {
+inline bool Controller::insert(PseudoChannel& p, std::uint16_t n) {
   Node& node = nodes_[n];
   BankLists& l = p.lists[static_cast<std::size_t>(index(node.op))];
   const std::size_t b = node.bank;
@@ -443,9 +467,10 @@ inline void Controller::insert(PseudoChannel& p, std::uint16_t n) {
     l.hit_node[b] = n;
     seen = true;
   }
-  if (!seen) return;  // neither the oldest nor the oldest hit: the scheduler sees what it saw
+  if (!seen) return false;  // neither the oldest nor the oldest hit
   view(p, node.op, node.bank);
   lower_bounds(p, node.bank);
+  return true;
 }
 
 inline void Controller::unlink(PseudoChannel& p, std::uint16_t n) {

@@ -64,6 +64,41 @@ void Controller::issue_column(const Choice& c, std::int32_t t) {
   note_idle(c.pc);
 }
 
+// issue_column for a row hit of a read with no write waiting, no activated request and open pages.
+void Controller::issue_hit(PseudoChannel& p, int bank, std::int32_t t) {
+  const auto b = static_cast<std::size_t>(bank);
+  Queues& q = queues_for(plan_.pc);
+  BankCounters& stats = bank_counter(plan_.pc, bank);
+  const std::uint16_t n = p.lists[0].hit_node[b];
+  Node& node = nodes_[n];
+  unlink(p, n);
+  --q.count[0];
+  changed(q, t);
+  if (node.row_result == RowResult::none) {
+    node.row_result = RowResult::hit;
+    ++stats.row_hits;
+  }
+  record(Command::RD, plan_.pc, bank, node.row, node.column, t);
+  rules_.apply(Command::RD, bank, t, p.e, bus_);
+  p.used_at[b] = t;
+  stats.bytes += config_.access_bytes;
+  ++stats.rd;
+  ++counters_.served_reads;
+  if (p.return_slots != kFar) --p.return_slots;
+  std::int64_t done = absolute(t) + config_.read_latency;
+  if (config_.reads_return_in_order) done = last_read_done_ = std::max(done, last_read_done_);
+  complete(node, absolute(t), done, node.row_result);
+  free_node(n);
+  taken(p, BankClass::rd, bank);
+  lower_bounds(p, bank);
+  if ((p.lists[0].miss & bit(bank)) != 0) {  // now its row may be closed
+    const std::int32_t own = std::max({t + 1, p.e.at(BankClass::pre, b), gate(p, Command::PREpb)});
+    plan_.hits_until = std::min(plan_.hits_until, align(own, Command::PREpb));
+  }
+  note_blocked(p, t);
+  note_idle(plan_.pc);
+}
+
 void Controller::issue_act(const Choice& c, std::int32_t t) {
   PseudoChannel& p = pcs_[static_cast<std::size_t>(c.pc)];
   const auto b = static_cast<std::size_t>(c.bank);

@@ -69,7 +69,6 @@ int Controller::first_to_close(const PseudoChannel& p, Mask target) const {
 }
 
 bool Controller::issue_refresh(std::int32_t t) {
-  if (config_.refresh == Refresh::none) return false;
   const auto due = [&](Command c, const PseudoChannel& p, std::int32_t own) {
     return align(t, c) == t && std::max(own, gate(p, c)) <= t;
   };

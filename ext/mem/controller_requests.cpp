@@ -61,6 +61,7 @@ bool Controller::take(const Request& r, std::int64_t tick, bool only_without_slo
   }
   if (buffered && p.return_slots > 0) {
     ++counters_.forwarded;
+    forget_plan();
     if (p.return_slots != kFar) --p.return_slots;
     std::int64_t done = tick + 1;
     if (config_.reads_return_in_order) done = last_read_done_ = std::max(done, last_read_done_);
@@ -84,6 +85,7 @@ bool Controller::take(const Request& r, std::int64_t tick, bool only_without_slo
   ++q.count[static_cast<std::size_t>(index(r.op))];
   changed(q, t);
   if (buffered) {  // waits for a return slot
+    forget_plan();
     nodes_[n].row_result = RowResult::forwarded;
     nodes_[n].prev = p.forward_tail;
     if (p.forward_tail == kNil) {
@@ -95,13 +97,15 @@ bool Controller::take(const Request& r, std::int64_t tick, bool only_without_slo
     note_blocked(p, t);
     return true;
   }
-  busy_ |= 1U << r.pc;
-  insert(p, n);
+  const std::uint32_t busy = busy_ | 1U << r.pc;
+  if (insert(p, n) || busy != busy_ || r.op == Op::write) forget_plan();
+  busy_ = busy;
   note_blocked(p, t);
   return true;
 }
 
 void Controller::change_mode(Queues& q) {
+  forget_plan();
   q.settled = 1;
   const bool write = wanted_mode(q);
   if (write == (q.write_mode != 0)) return;
@@ -115,13 +119,17 @@ void Controller::change_mode(Queues& q) {
   }
 }
 
-void Controller::set_return_slots(int pc, int slots) { pcs_[static_cast<std::size_t>(pc)].return_slots = slots; }
+void Controller::set_return_slots(int pc, int slots) {
+  forget_plan();
+  pcs_[static_cast<std::size_t>(pc)].return_slots = slots;
+}
 
 void Controller::release_slot(int pc, std::int64_t tick) {
   if (tick - base_ > kRebaseAt) rebase(tick);
   PseudoChannel& p = pcs_[static_cast<std::size_t>(pc)];
   const std::int32_t t = relative(tick);
   now_ = std::max(now_, t);
+  if (p.return_slots == 0) forget_plan();
   if (p.forward_head != kNil) {  // a forwarded read takes it at once
     const std::uint16_t n = p.forward_head;
     p.forward_head = nodes_[n].next;
@@ -158,6 +166,7 @@ std::int64_t Controller::cancel(std::uint64_t first_tag, std::uint64_t last_tag,
   if (tick - base_ > kRebaseAt) rebase(tick);
   const std::int32_t t = relative(tick);
   now_ = std::max(now_, t);
+  forget_plan();
   std::int64_t taken_back = 0;
   const auto wanted = [&](const Node& n) { return n.tag >= first_tag && n.tag <= last_tag; };
   for (std::size_t pc = 0; pc < pcs_.size(); ++pc) {

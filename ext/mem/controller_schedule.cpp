@@ -106,7 +106,7 @@ bool Controller::pick_row(std::int32_t t, Choice& best, bool& is_act) {
 
 // Rows nobody asks for are closed after the policy's time.
 bool Controller::issue_idle_close(std::int32_t t) {
-  if (config_.page_policy == PagePolicy::open || align(t, Command::PREpb) != t) return false;
+  if (align(t, Command::PREpb) != t) return false;
   for (std::size_t pc = 0; pc < pcs_.size(); ++pc) {
     const PseudoChannel& p = pcs_[pc];
     if (gate(p, Command::PREpb) > t) continue;
@@ -137,21 +137,20 @@ void Controller::column_slot(std::int32_t t) {
     return;
   }
   if (!pending_.empty()) return;
-  for (Queues& q : queues_) settle(q);
+  settle_all();
   if (pick_hit(t, c)) issue_column(c, t);
 }
 
 void Controller::row_slot(std::int32_t t) {
-  if (issue_refresh(t)) return;
-  if (!pending_.empty()) return;
-  for (Queues& q : queues_) settle(q);
+  if (config_.refresh != Refresh::none && (issue_refresh(t) || !pending_.empty())) return;
+  settle_all();
   Choice c;
   bool is_act = false;
   if (pick_row(t, c, is_act)) {
     issue_row(c, is_act, t);
     return;
   }
-  issue_idle_close(t);
+  if (config_.page_policy != PagePolicy::open) issue_idle_close(t);
 }
 
 // One command bus: activated requests, then refresh, then the oldest ready command of any kind.
@@ -161,9 +160,8 @@ void Controller::one_slot(std::int32_t t) {
     issue_column(hit, t);
     return;
   }
-  if (issue_refresh(t)) return;
-  if (!pending_.empty()) return;
-  for (Queues& q : queues_) settle(q);
+  if (config_.refresh != Refresh::none && (issue_refresh(t) || !pending_.empty())) return;
+  settle_all();
   Choice row;
   bool is_act = false;
   const bool have_hit = pick_hit(t, hit);
@@ -172,13 +170,13 @@ void Controller::one_slot(std::int32_t t) {
     issue_column(hit, t);
   } else if (have_row) {
     issue_row(row, is_act, t);
-  } else {
+  } else if (config_.page_policy != PagePolicy::open) {
     issue_idle_close(t);
   }
 }
 
 // The next tick at which a command for a request may be due; kFar when none waits.
-inline std::int32_t Controller::next_request_tick(const PseudoChannel& p, int pc) const {
+inline std::int32_t Controller::next_request_tick(const PseudoChannel& p, int pc, bool columns) const {
   const Queues& q = queues_for(pc);
   const bool flips = q.settled == 0 && wanted_mode(q) != (q.write_mode != 0);
   const bool write = (q.write_mode != 0) != flips;
@@ -191,10 +189,12 @@ inline std::int32_t Controller::next_request_tick(const PseudoChannel& p, int pc
   std::int32_t least = kFar;
   const auto bound = [&](BankClass c) { return flips ? kLongAgo : p.bound[index(c)]; };
   const auto at = [&](Command c, std::int32_t own) { least = std::min(least, align(std::max(own, now_ + 1), c)); };
-  if ((p.active_rd | (write ? 0 : hit)) != 0 && p.return_slots != 0) {
+  if (columns && (p.active_rd | (write ? 0 : hit)) != 0 && p.return_slots != 0) {
     at(Command::RD, std::max(bound(BankClass::rd), gate(p, Command::RD)));
   }
-  if ((p.active_wr | (write ? hit : 0)) != 0) at(Command::WR, std::max(bound(BankClass::wr), gate(p, Command::WR)));
+  if (columns && (p.active_wr | (write ? hit : 0)) != 0) {
+    at(Command::WR, std::max(bound(BankClass::wr), gate(p, Command::WR)));
+  }
   if ((l.miss & ~active & free) != 0) at(Command::PREpb, std::max(bound(BankClass::pre), gate(p, Command::PREpb)));
   if ((l.has & ~p.open & free) != 0) {
     const std::int32_t own = std::max({now_ + 1, bound(BankClass::act), gate(p, Command::ACT)});
@@ -256,11 +256,58 @@ std::int32_t Controller::next_pending_refresh() const {
   return (active & bit(head.bank)) == 0 ? at(Command::PREpb, p.e.at(BankClass::pre, b)) : kFar;
 }
 
-std::int32_t Controller::next_tick(bool progress_only) const {
+// Finds the next event, and how long nothing but row hits of reads can be issued.
+void Controller::make_plan() const {
+  plan_.next = next_tick(Ahead::everything);
+  plan_.known = 1;
+  plan_.hits_until = kLongAgo;
+  if ((busy_ & (busy_ - 1)) != 0 || busy_ == 0 || unsettled_ != 0) return;
+  const int pc = lowest(busy_);
+  const PseudoChannel& p = pcs_[static_cast<std::size_t>(pc)];
+  const bool plain = p.lists[0].hit != 0 && (p.active_rd | p.active_wr | p.lists[1].has) == 0 && p.refresh_owed == 0 &&
+                     queues_for(pc).write_mode == 0 && queues_for(pc).count[1] == 0 && pending_.empty() &&
+                     config_.page_policy == PagePolicy::open;
+  if (!plain) return;
+  plan_.pc = pc;
+  plan_.hits_until = next_tick(Ahead::no_columns);
+}
+
+// The oldest ready row hit of a read, in a tick in which nothing else can be issued.
+void Controller::advance_hit(std::int32_t t) {
+  now_ = t;
+  PseudoChannel& p = pcs_[static_cast<std::size_t>(plan_.pc)];
+  const BankLists& l = p.lists[0];
+  if (align(t, Command::RD) == t && p.return_slots != 0 && due(p, BankClass::rd, Command::RD, t)) {
+    look(p, BankClass::rd, l.hit & ~l.late, t);
+    Mask ready = p.ready[index(BankClass::rd)];
+    if (ready != 0) {
+      int bank = lowest(ready);
+      for (ready &= ready - 1; ready != 0; ready &= ready - 1) {
+        const int other = lowest(ready);
+        if (l.hit_key[static_cast<std::size_t>(other)] < l.hit_key[static_cast<std::size_t>(bank)]) bank = other;
+      }
+      issue_hit(p, bank, t);
+    }
+  }
+  plan_.known = 1;
+  if (unsettled_ != 0) {
+    if (!config_.shared_command_bus) settle_all();  // the row slot looks at the mode again
+    forget_plan();
+    return;
+  }
+  plan_.next = plan_.hits_until;
+  if ((l.hit & ~l.late) != 0 && p.return_slots != 0) {
+    const std::int32_t own = std::max({t + 1, p.bound[index(BankClass::rd)], gate(p, Command::RD)});
+    plan_.next = std::min(plan_.next, align(own, Command::RD));
+  }
+}
+
+std::int32_t Controller::next_tick(Ahead what) const {
+  const bool progress_only = what == Ahead::progress;
   std::int32_t least = kFar;
   for (std::uint32_t pcs = busy_; pcs != 0; pcs &= pcs - 1) {
     const int pc = lowest(pcs);
-    least = std::min(least, next_request_tick(pcs_[static_cast<std::size_t>(pc)], pc));
+    least = std::min(least, next_request_tick(pcs_[static_cast<std::size_t>(pc)], pc, what != Ahead::no_columns));
   }
   if (unattended_) return least;
   const bool closes = config_.page_policy != PagePolicy::open && !progress_only && pending_.empty();

@@ -10,6 +10,7 @@ namespace cosim::mem {
 void Controller::rebase(std::int64_t tick) {
   const std::int64_t base = tick & ~std::int64_t{1};  // parity is the clock edge
   const std::int64_t shift = base - base_;
+  forget_plan();
   const auto move = [shift](std::int32_t& at) {
     if (at == kFar || at == kLongAgo) return;
     at = static_cast<std::int32_t>(std::max<std::int64_t>(at - shift, kLongAgo));
@@ -133,6 +134,7 @@ void Controller::normalise(std::int64_t tick) {
   }
   for (std::int32_t& at : bus_) at = std::max(at, t);
   for (Queues& q : queues_) settle_before(q, t);
+  plan_ = {};
   for (std::uint16_t n = free_; n != kNil;) {  // what a free node once held does not matter
     const std::uint16_t next = nodes_[n].next;
     nodes_[n] = Node{};
@@ -193,6 +195,8 @@ void Controller::visit(sim::Visitor& v) {
     v.value(Kind::state, p.forward_tail);
   }
   v.value(Kind::state, busy_);
+  v.value(Kind::state, unsettled_);
+  v.value(Kind::state, plan_);
   v.vector(Kind::state, queues_);
   v.vector(Kind::state, nodes_);
   v.value(Kind::state, free_);

@@ -185,7 +185,12 @@ bool Replay::run(std::int64_t events) {
     if (next <= arrival) {
       controller.advance(next);
       --events;
-      offer(next);
+      // a queue gets room when a request leaves it: with a completion, or at its ACT
+      if (!controller.completions.empty() || next == arrival || config_.slot_freed_at_act) {
+        offer(next);
+      } else {
+        collect();
+      }
     } else {
       offer(arrival);
       --events;
