@@ -139,6 +139,9 @@ class FlitNetwork {
   [[nodiscard]] LatencyTerms terms(const Arrival& arrival) const;
   [[nodiscard]] LatencyTerms terms(const LatencySums& sums) const;
 
+  // From now on without the instructions that only some processors have; results are the same.
+  void use_portable_cycle() { cycle_function_ = choose_cycle(true); }
+
   // Removes packets whose head has not left its source; returns how many.
   std::int64_t cancel_queued();
 
@@ -373,7 +376,7 @@ class FlitNetwork {
   struct Cycle;
   friend struct Cycle;
   using CycleFunction = void (*)(FlitNetwork&, std::uint32_t);
-  [[nodiscard]] CycleFunction choose_cycle() const;
+  [[nodiscard]] CycleFunction choose_cycle(bool portable) const;
   void rebase(std::int64_t next_base);
 
   // routing functions: flit_network_routing.cpp

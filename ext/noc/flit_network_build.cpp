@@ -156,7 +156,7 @@ void FlitNetwork::build(const NetworkSpec& spec) {
     last_send_.resize(std::size_t{num_routers_} * as_u32(spec.ports));
   }
   spec_.routes = {};
-  cycle_function_ = choose_cycle();
+  cycle_function_ = choose_cycle(false);
 }
 
 void FlitNetwork::refuse(const PacketIn& packet) const {

@@ -613,7 +613,7 @@ bool FlitNetwork::send_of_class(std::uint32_t terminal, std::uint32_t message_cl
   return Cycle::send<false>(l, terminal, message_class);
 }
 
-FlitNetwork::CycleFunction FlitNetwork::choose_cycle() const {
+FlitNetwork::CycleFunction FlitNetwork::choose_cycle([[maybe_unused]] bool portable) const {
   const std::uint32_t all_vcs = num_vcs_ == 32 ? ~0U : (1U << num_vcs_) - 1U;
   const bool plain = routing_ == nullptr && vc_sets_.size() == 1 && (vc_sets_[0] & all_vcs) == all_vcs &&
                      num_classes_ == 1 && class_masks_[0] == all_vcs && !any_gap_ && !batched_ && va_delay_ == 1 &&
@@ -621,7 +621,7 @@ FlitNetwork::CycleFunction FlitNetwork::choose_cycle() const {
   const bool small = !small_.empty();
   const bool common = plain && small && num_vcs_ == 4 && ring_mask_ == 7;
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("bmi") != 0 && __builtin_cpu_supports("bmi2") != 0) {
+  if (!portable && __builtin_cpu_supports("bmi") != 0 && __builtin_cpu_supports("bmi2") != 0) {
     if (common) return Cycle::common_bmi;
     if (plain) return small ? Cycle::small_plain_bmi : Cycle::large_plain_bmi;
     return small ? Cycle::small_any_bmi : Cycle::large_any_bmi;

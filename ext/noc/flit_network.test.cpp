@@ -1,0 +1,83 @@
+#include "noc/flit_network.hpp"
+
+#include <doctest/doctest.h>
+
+#include <array>
+#include <vector>
+
+#include "noc/topology.hpp"
+#include "sim/random.hpp"
+
+namespace {
+
+using namespace cosim;
+
+struct Outcome {
+  std::vector<std::array<std::int64_t, 5>> arrivals;
+  std::vector<std::array<std::int64_t, 5>> counters;
+  bool operator==(const Outcome&) const = default;
+};
+
+// Random packets at a load near saturation, so that every kind of waiting occurs.
+Outcome run(const noc::NetworkSpec& spec, bool portable) {
+  noc::FlitNetwork network(spec);
+  if (portable) network.use_portable_cycle();
+  sim::RandomStream random(11, 0);
+  for (int i = 0; i < 1500; ++i) {
+    noc::PacketIn packet;
+    packet.create_cycle = i / 6;
+    packet.source = static_cast<std::int32_t>(random.below(16));
+    packet.dest = static_cast<std::int32_t>(random.below(16));
+    packet.size_flits = 1 + static_cast<std::int32_t>(random.below(4));
+    packet.tag = static_cast<std::uint64_t>(i);
+    network.offer(packet);
+  }
+  for (std::int64_t next = network.next_event(); next != noc::kNoEvent; next = network.next_event()) {
+    network.step(next);
+  }
+  CHECK(network.idle());
+  CHECK(network.verify_conservation() == "");
+  Outcome outcome;
+  for (const noc::Arrival& a : network.arrivals()) {
+    outcome.arrivals.push_back(
+        {static_cast<std::int64_t>(a.tag), a.inject_cycle, a.cycle, a.flit_latency_sum_cycles, a.hops});
+  }
+  for (const noc::OutputCounters& c : network.connected_counters()) {
+    outcome.counters.push_back({c.flits, c.no_credit, c.lost_switch, c.busy_vc, c.lost_vc});
+  }
+  return outcome;
+}
+
+noc::NetworkSpec mesh(std::int32_t vc_buf_size) {
+  noc::NetworkSpec spec;
+  spec.vc_buf_size = vc_buf_size;
+  const std::array<std::int32_t, 2> shape = {4, 4};
+  const std::array<std::int32_t, 2> latency = {1, 1};
+  noc::build_mesh(spec, shape, 1, latency, vc_buf_size);
+  return spec;
+}
+
+}  // namespace
+
+TEST_CASE("every compiled shape of the cycle gives the same arrivals and counters") {
+  for (const std::int32_t vc_buf_size : {8, 4}) {  // 8 has a shape of its own
+    noc::NetworkSpec plain = mesh(vc_buf_size);
+    noc::NetworkSpec any = plain;  // a second VC set takes it out of the plain shapes
+    any.routes.vc_sets.push_back(any.routes.vc_sets[0]);
+    noc::NetworkSpec large = plain;  // ports that nobody uses take it out of the small records
+    large.ports = 9;
+    noc::NetworkSpec large_any = any;
+    large_any.ports = 9;
+    const Outcome expected = run(plain, false);
+    REQUIRE(expected.arrivals.size() == 1500);
+    std::array<std::int64_t, 5> sums{};
+    for (const auto& row : expected.counters) {
+      for (std::size_t i = 0; i < row.size(); ++i) sums[i] += row[i];
+    }
+    for (const std::int64_t sum : sums) CHECK(sum > 0);
+    for (const noc::NetworkSpec& spec : {plain, any, large, large_any}) {
+      CHECK(run(spec, false) == expected);
+      CHECK(run(spec, true) == expected);
+    }
+  }
+}
