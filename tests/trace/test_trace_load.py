@@ -189,7 +189,7 @@ def test_names_and_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         trace.load("sampel")
     with pytest.raises(TraceError, match="a folder that is no recording in a format known here"):
         trace.load(tmp_path)
-    with pytest.raises(TraceError, match="expected one of npz, parquet, csv, jsonl, hdmoe_json, got 'parquett'"):
+    with pytest.raises(TraceError, match="got 'parquett', did you mean 'parquet'"):
         trace.load("sample", format="parquett")
 
 
