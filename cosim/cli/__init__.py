@@ -40,7 +40,7 @@ _COMMANDS = {
     "noc": "Run, sweep and check networks by themselves.",
     "mem": "Run memories by themselves and show address maps.",
     "trace": "Inspect, convert and characterise routing traces.",
-    "plugins": "List and show plug-ins.",
+    "plugins": "List, show, begin and check plug-ins.",
     "xval": "Run the same experiment on another simulator and compare.",
     "config": "Check configuration files and show them resolved.",
 }

@@ -74,6 +74,7 @@ void PluginRouting::describe(const NetworkSpec& network) {
   const std::uint64_t all = (std::uint64_t{1} << word(network.num_vcs)) - 1;
   for (const ClassSpec& each : network.classes) class_vcs_.push_back(each.vc_mask);
   if (class_vcs_.empty()) class_vcs_.push_back(all);
+  hop_limit_ = std::max(1024U, 16 * word(network.routers));
   credits_.resize(ports * static_cast<std::size_t>(network.num_vcs));
   out_queue_.resize(ports);
   link_up_.resize(ports);
@@ -259,6 +260,10 @@ std::int32_t PluginRouting::route(RouteRequest& request, const RouterView& view,
                                   std::uint32_t room) {
   if (raw_.size() < room) raw_.resize(room);
   ++cost_.heads;
+  if (request.hops >= hop_limit_) {
+    return fail("the packet has visited " + std::to_string(request.hops) +
+                " routers and never arrives (the limit is 16 times the routers there are, at least 1024)");
+  }
   const bool keyed = !known_.empty();
   const std::size_t key = keyed ? key_of(request) : 0;
   if (keyed && known_[key] != 0) {

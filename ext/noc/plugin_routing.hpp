@@ -70,6 +70,7 @@ class PluginRouting final : public RoutingFunction {
   bool wants_view_ = true;
   std::string failure_;
   std::uint64_t seed_key_ = 0;
+  std::uint32_t hop_limit_ = 0;
 
   cosim_topology topology_{};
   std::vector<std::uint32_t> neighbor_;

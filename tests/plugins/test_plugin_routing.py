@@ -179,8 +179,9 @@ def test_unknown_names_and_parameters(examples: Path) -> None:
         noc.Network({**MESH, "routing": {"plugin": str(examples / "fixed_memory.c")}})
     with pytest.raises(PluginError, match="the C compiler refuses this plug-in"):
         noc.Network({**MESH, "routing": {"plugin": compile_c("int x = ;\n")}})
-    with pytest.raises(ConfigErrors, match=r"routing\.plugin.*expected one for escape"):
-        traffic({"plugin": str(examples / "adaptive_router.c")}, num_vcs=1)
+    ring = {"kind": "graph", "routers": 3, "links": [{"between": [0, 1]}, {"between": [1, 2]}, {"between": [2, 0]}]}
+    with pytest.raises(ConfigErrors, match=r"routing\.plugin: .*expected a mesh of at most 8 dimensions, got a graph"):
+        traffic({"plugin": str(examples / "adaptive_router.c")}, topology=ring)
 
 
 MINIMAL = """

@@ -1,7 +1,7 @@
-/* Minimal adaptive routing on a mesh: of the ways that bring the packet nearer, the one with the most free slots comes
- * first, on all but the lowest VC of the packet's class. That VC is the escape: dimension order alone uses it, so that
- * a packet can always leave (Duato, "A new theory of deadlock-free adaptive routing in wormhole networks", IEEE TPDS
- * 4(12), 1993). */
+/* Negative-first routing on a mesh of any dimensions: a packet first makes its moves towards lower coordinates, in any
+ * order, then those towards higher ones. Of the ways that are open the one with the most free slots comes first. No
+ * turn from a positive to a negative direction: no cycle of waits (Glass and Ni, "The turn model for adaptive routing",
+ * ISCA 1992), whatever the VCs. */
 #include <cosim/plugin/cosim_params.h>
 #include <cosim/plugin/cosim_router.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 
 typedef struct adaptive_router {
   const cosim_topology *t;
-  int64_t bias; /* free slots by which another way must be better than dimension order */
+  int64_t bias; /* free slots by which another way must be better than the lowest dimension's */
 } adaptive_router;
 
 static void destroy(void *self) { free(self); }
@@ -21,12 +21,6 @@ static int32_t create(const cosim_topology *t, const char *params, void **self, 
   if (strcmp(t->kind, "mesh") != 0 || t->n_dims > MOST_DIMS) {
     snprintf(err, err_cap, "expected a mesh of at most %u dimensions, got a %s", MOST_DIMS, t->kind);
     return COSIM_E_TOPOLOGY;
-  }
-  for (uint32_t c = 0; c < t->n_classes; ++c) {
-    if ((t->class_vcs[c] & (t->class_vcs[c] - 1)) == 0) {
-      snprintf(err, err_cap, "message class %u has one VC, expected one for escape and more to adapt on", c);
-      return COSIM_E_CONFIG;
-    }
   }
   adaptive_router *r = malloc(sizeof(*r));
   if (r == NULL) return COSIM_E_NOMEM;
@@ -49,24 +43,24 @@ static int32_t route(void *self, const cosim_route_req *req, const cosim_router_
   const cosim_topology *t = r->t;
   const uint32_t target = t->ejection[req->dst] / t->max_ports;
   const uint64_t vcs = t->class_vcs[req->class_id];
-  const uint64_t escape = vcs & -vcs;
   if (req->node == target) {
     out[0] = (cosim_candidate){t->ejection[req->dst] % t->max_ports, 0, UINT64_MAX};
     return 1;
   }
-  uint32_t count = 0, stride = 1, first = UINT32_MAX;
+  uint32_t count = 0, stride = 1;
+  int negative = 0;
   int64_t free_slots[MOST_DIMS];
-  for (uint32_t d = 0; d < t->n_dims; stride *= t->dims[d++]) {
+  for (uint32_t d = 0; d < t->n_dims && count < cap; stride *= t->dims[d++]) {
     const uint32_t here = req->node / stride % t->dims[d], there = target / stride % t->dims[d];
-    if (here == there) continue;
-    const uint32_t port = port_to(t, req->node, there > here ? req->node + stride : req->node - stride);
-    int64_t slots = 0;
-    for (uint32_t vc = 0; vc < t->n_vcs; ++vc) {
-      if ((vcs & ~escape) >> vc & 1) slots += view->credits[port * t->n_vcs + vc];
+    if (here == there || (there > here && negative)) continue;
+    if (there < here && !negative) {
+      negative = 1;
+      count = 0; /* positive moves wait */
     }
-    if (first == UINT32_MAX) {
-      first = port;
-      slots += r->bias;
+    const uint32_t port = port_to(t, req->node, there > here ? req->node + stride : req->node - stride);
+    int64_t slots = count == 0 ? r->bias : 0;
+    for (uint32_t vc = 0; vc < t->n_vcs; ++vc) {
+      if (vcs >> vc & 1) slots += view->credits[port * t->n_vcs + vc];
     }
     uint32_t at = count++;
     for (; at > 0 && free_slots[at - 1] < slots; --at) {
@@ -74,12 +68,9 @@ static int32_t route(void *self, const cosim_route_req *req, const cosim_router_
       out[at] = out[at - 1];
     }
     free_slots[at] = slots;
-    out[at] = (cosim_candidate){port, 0, vcs & ~escape};
-    if (count + 1 == cap) break;
+    out[at] = (cosim_candidate){port, 0, UINT64_MAX};
   }
-  for (uint32_t i = 0; i < count; ++i) out[i].priority = i;
-  out[count] = (cosim_candidate){first, count, escape};
-  return (int32_t)count + 1;
+  return (int32_t)count;
 }
 
 static const cosim_router_v1 table = {
@@ -92,7 +83,7 @@ static const cosim_router_v1 table = {
     .destroy = destroy,
     .route = route,
     .params_json = "[{\"name\": \"bias_flits\", \"default\": 0, \"unit\": \"flits\","
-                   " \"help\": \"free slots by which another way must be better than dimension order\"}]",
+                   " \"help\": \"free slots by which another way must be better than the lowest dimension's\"}]",
 };
 
 const cosim_router_v1 *cosim_router_entry(uint32_t host_abi) {

@@ -1,4 +1,4 @@
-"""Minimal adaptive routing with an escape VC on a mesh, as a Python class that is asked for every head."""
+"""Negative-first adaptive routing on a mesh, as a Python class that is asked for every head on its way."""
 
 from __future__ import annotations
 
@@ -7,44 +7,41 @@ from cosim.plugins import RouteRequest, Topology, stateless
 
 @stateless
 class AdaptiveRouter:
-    """Of the ways that bring the packet nearer, the one with the most free slots first.
+    """Moves towards lower coordinates first, in any order, then towards higher ones; the emptiest way first.
 
-    Dimension order alone uses the lowest VC of a class: the escape of a packet that cannot adapt.
+    No turn from a positive to a negative direction: no cycle of waits (Glass and Ni, ISCA 1992), whatever the VCs.
 
     Args:
         topology: the network.
-        bias_flits: free slots by which another way must be better than dimension order.
+        bias_flits: free slots by which another way must be better than the lowest dimension's.
     """
 
     def __init__(self, topology: Topology, bias_flits: int = 0) -> None:
         if topology.kind != "mesh":
             raise ValueError(f"expected a mesh, got a {topology.kind}")
-        for class_id in range(topology.classes):
-            if topology.class_vcs(class_id).bit_count() < 2:
-                raise ValueError(f"message class {class_id} has one VC, expected one for escape and more to adapt on")
         self.topology = topology
         self.bias_flits = bias_flits
 
-    def route(self, request: RouteRequest) -> list[tuple[int, int, int]]:
-        """Candidates as (port, VC mask, priority)."""
+    def route(self, request: RouteRequest) -> int | list[int]:
+        """Output ports in the order of preference."""
         topology = self.topology
         target = topology.router_of(request.dst)
-        vcs = topology.class_vcs(request.class_id)
         if request.router == target:
-            return [(topology.ejection_port(request.dst), vcs, 0)]
-        escape = vcs & -vcs
-        adaptive = [vc for vc in range(topology.num_vcs) if (vcs & ~escape) >> vc & 1]
-        ways: list[tuple[int, int]] = []
+            return topology.ejection_port(request.dst)
+        steps: list[int] = []
         stride = 1
         for size in topology.dims:
             here, there = request.router // stride % size, target // stride % size
             if here != there:
-                step = stride if there > here else -stride
-                ports = range(topology.ports)
-                port = next(p for p in ports if topology.neighbor(request.router, p) == request.router + step)
-                slots = sum(request.credits(port, vc) for vc in adaptive)
-                ways.append((slots + (0 if ways else self.bias_flits), port))
+                steps.append(stride if there > here else -stride)
             stride *= size
-        first = ways[0][1]
-        ways.sort(key=lambda way: -way[0])
-        return [*((port, vcs & ~escape, i) for i, (_, port) in enumerate(ways)), (first, escape, len(ways))]
+        open_ways = [step for step in steps if step < 0] or steps
+        ports = [self._port(request.router, request.router + step) for step in open_ways]
+        vcs = topology.class_vcs(request.class_id)
+        slots = [sum(request.credits(port, vc) for vc in range(topology.num_vcs) if vcs >> vc & 1) for port in ports]
+        slots[0] += self.bias_flits
+        order = sorted(range(len(ports)), key=lambda i: -slots[i])
+        return [ports[i] for i in order]
+
+    def _port(self, router: int, neighbor: int) -> int:
+        return next(p for p in range(self.topology.ports) if self.topology.neighbor(router, p) == neighbor)
