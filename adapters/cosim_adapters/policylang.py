@@ -180,8 +180,8 @@ class PolicylangParquet:
 
         try:
             names = set(pq.read_schema(path).names)
-        except (pa.ArrowException, OSError):
-            return False
+        except (pa.ArrowException, OSError, UnicodeError, OverflowError, KeyError, ValueError):
+            return False  # damaged: whoever reads it says how
         return {"prompt_id", "token_idx", "layer_idx", "selected_experts"} <= names
 
     def read(self, path: Path, options: ReadOptions) -> RoutingTrace:

@@ -234,7 +234,7 @@ def test_files_of_other_kinds(tmp_path: Path) -> None:
         ("empty", b"", "an empty file"),
         ("t.gz", b"\x1f\x8b\x08rest", "gzip data: unpack the file first"),
         ("t.npy", b"\x93NUMPY\x01\x00", "truncated or damaged array"),
-        ("t.json", b"[[1, 2]]", "a JSON list"),
+        ("t.json", b'["a", "b"]', "a JSON list"),
         ("t.txt", b"hello", "in no format known here"),
         ("t.bin", b"ab\x00cd", "binary data"),
     ):
