@@ -214,7 +214,8 @@ def convert(source: str, target: Path, to: str | None, drop_scores: bool, **read
     if drop_scores:
         found = found.without_scores()
     save(found, target, to)
-    click.echo(f"{target}: {found.tokens} tokens, {found.layers} layers, top {found.top_k} of {found.experts}")
+    size = f"{found.tokens} tokens, {found.layers} layers, top {found.top_k} of {found.experts}"
+    click.echo(f"{target}: {size}, {found.provenance}")
     for trap in traps.find(found):
         click.echo(f"trap: {trap.name}: {trap.evidence}", err=True)
 

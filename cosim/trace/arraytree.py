@@ -62,7 +62,7 @@ def is_torch(path: Path) -> bool:
         return any(name.endswith("data.pkl") for name in archive.namelist())
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=1)  # readers look at one file several times while its format is told
 def _open(path: Path, limits: ReadLimits, size: int, _changed: int) -> Any:
     with path.open("rb") as stream:
         head = stream.read(_HEAD_BYTES)
