@@ -57,7 +57,7 @@ _DEFAULTS = Parameters(
             1.0,
             "1",
             "simulated over node-traffic time, Eq. 3",
-            "refitted for every topology and bandwidth, no value printed; 'cosim place' fits it",
+            "refitted for every topology and bandwidth, no value printed; 'cosim place search' fits it",
             assumed=True,
             minimum=1e-3,
         ),

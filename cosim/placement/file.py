@@ -1,4 +1,4 @@
-"""Placement files: what ``cosim place`` writes and the policy ``placed`` reads, with a hash over their content."""
+"""Placement files: what ``cosim place search`` writes and the policy ``placed`` reads, with a hash over their content."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def load_placement(reference: str | os.PathLike[str]) -> PlacementFile:
             str(document["sha256"]),
             file=source,
             path="sha256",
-            suggestion="the file was changed after 'cosim place' wrote it; make it again",
+            suggestion="the file was changed after 'cosim place search' wrote it; make it again",
         )
     return PlacementFile(
         str(document["model"]),

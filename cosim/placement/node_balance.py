@@ -27,7 +27,7 @@ from cosim.analytic.hda_moe_equations import compute_time_s, node_tokens, node_t
 from cosim.config.errors import ConfigError, ConfigErrors
 from cosim.placement.activation import COVERAGE, Activation
 from cosim.placement.families import expert_parallel, tensor_parallel
-from cosim.placement.node_kinds import kinds_count, solve_kinds
+from cosim.placement.node_kinds import KindsAnswer, kinds_count, solve_kinds
 from cosim.placement.shares import FloatArray
 
 __all__ = ["NodeBalance", "NodeBalanceReport", "NodeCosts", "node_balance"]
@@ -94,6 +94,11 @@ class NodeBalanceReport:
     objective_s: float
 
     def __str__(self) -> str:
+        if not self.experts_per_node:
+            return (
+                f"no program: too many sets of experts; {self.groups} groups covering {self.coverage:.1%}; "
+                f"{self.objective_s * 1e6:.3f} us by moves from {self.found_by}"
+            )
         stopped = f", {self.undecided} of them stopped at the node limit" if self.undecided else ""
         return (
             f"{self.programs} programs, up to {self.variables} variables ({self.integers} integer), {self.rows} rows, "
@@ -120,6 +125,7 @@ def node_balance(
     node_limit: int = 200,
     gap: float = 0.005,
     most_kinds: int = 700,
+    trials: int = 400,
     starts: Sequence[FloatArray] = (),
 ) -> NodeBalance:
     """Solves one layer.
@@ -131,7 +137,9 @@ def node_balance(
         coverage: share of tokens that the groups in the program cover at least.
         smallest_share: of an expert that a node may hold.
         node_limit, gap: where HiGHS stops.
-        most_kinds: sets of experts in the program; a node holds as many experts as keep it below, or as it must.
+        most_kinds: sets of experts in the program; a node holds as many experts as keep it below. Where so many cannot
+            hold the layer there is no program, and the report says so: the best start is improved.
+        trials: single moves that are tried to improve the best solution.
         starts: further starting points, shape (experts, nodes).
 
     Raises:
@@ -141,19 +149,23 @@ def node_balance(
     _check(found, nodes, costs, smallest_share, node_limit, gap)
     capped = found.covering(coverage, fewest=FEWEST_GROUPS)
     sizes = [size for size in range(1, found.experts + 1) if kinds_count(found.experts, size) <= most_kinds]
-    largest = max([*sizes, -(-found.experts // nodes)])
+    largest = max(sizes, default=0)
+    if largest * nodes < found.experts:
+        largest = 0  # the sets that are few enough cannot hold all experts
     capacity = None if costs.capacity_bytes is None else costs.capacity_bytes / costs.weight_bytes
-    answer = solve_kinds(
-        capped,
-        nodes,
-        compute_s=costs.compute_s,
-        traffic_s=costs.traffic_s * costs.gamma * costs.passes,
-        capacity_experts=capacity,
-        smallest_share=smallest_share,
-        largest=largest,
-        node_limit=node_limit,
-        gap=gap,
-    )
+    answer = KindsAnswer(None, 0, 0, 0, 0, 0, 0)
+    if largest:
+        answer = solve_kinds(
+            capped,
+            nodes,
+            compute_s=costs.compute_s,
+            traffic_s=costs.traffic_s * costs.gamma * costs.passes,
+            capacity_experts=capacity,
+            smallest_share=smallest_share,
+            largest=largest,
+            node_limit=node_limit,
+            gap=gap,
+        )
     candidates: list[tuple[str, BoolArray]] = []
     if answer.shares is not None:
         candidates.append(("program", answer.shares > 0))
@@ -164,7 +176,7 @@ def node_balance(
     ]
     best: tuple[float, str, FloatArray] | None = None
     for name, hosted in candidates:
-        shares = _improved(hosted, found, costs, smallest_share)
+        shares = _best_shares(hosted, found, costs, smallest_share)
         if shares is None:
             continue
         value = costs.layer_s(shares, shares > 0, found)
@@ -177,6 +189,8 @@ def node_balance(
             f"at least {smallest_share:g} of one",
             path="node balance",
         )
+    shares = _improved(best[2], found, costs, smallest_share, trials)
+    best = (costs.layer_s(shares, shares > 0, found), best[1], shares)
     report = NodeBalanceReport(
         answer.variables,
         answer.integers,
@@ -257,29 +271,28 @@ def _best_shares(hosted: BoolArray, found: Activation, costs: NodeCosts, smalles
     return np.asarray(shares / shares.sum(axis=1, keepdims=True))
 
 
-#: Rounds of single moves; each takes the best of the moves of its node.
-_ROUNDS = 200
-
-
-def _improved(hosted: BoolArray, found: Activation, costs: NodeCosts, smallest_share: float) -> FloatArray | None:
-    """Holders improved by single moves until none helps: the busiest node by compute gives an expert a further holder
-    elsewhere, the busiest node by traffic gives one up."""
-    shares = _best_shares(hosted, found, costs, smallest_share)
-    if shares is None:
-        return None
-    hosted = hosted.copy()
+def _improved(
+    shares: FloatArray, found: Activation, costs: NodeCosts, smallest_share: float, trials: int
+) -> FloatArray:
+    """Holders improved by single moves until none helps or ``trials`` linear programs are solved: the busiest node by
+    compute gives an expert a further holder elsewhere, the busiest node by traffic gives one up."""
+    hosted = shares > 0
     value = costs.layer_s(shares, hosted, found)
-    for _ in range(_ROUNDS):
+    tried = 0
+    while tried < trials:
         best: tuple[float, BoolArray, FloatArray] | None = None
         for trial in _moves(hosted, shares, found):
             if costs.bound_s(trial, found) >= (value if best is None else best[0]) * (1 - 1e-9):
                 continue
+            tried += 1
             changed = _best_shares(trial, found, costs, smallest_share)
             if changed is None:
                 continue
             found_value = costs.layer_s(changed, trial, found)
             if found_value < (value if best is None else best[0]) * (1 - 1e-9):
                 best = (found_value, trial, changed)
+            if tried >= trials:
+                break
         if best is None:
             break
         value, hosted, shares = best

@@ -77,7 +77,7 @@ class ExpertParallel(_Shares):
 
 
 class Placed(_Shares):
-    """The placement of a file that ``cosim place`` wrote."""
+    """The placement of a file that ``cosim place search`` wrote."""
 
     name = "placed"
 

@@ -249,7 +249,7 @@ def test_any_bytes_as_chakra(tmp_path_factory: pytest.TempPathFactory, data: byt
 def test_place(form: str, tmp_path: Path) -> None:
     from click.testing import CliRunner
 
-    from cosim.cli.place import place
+    from cosim.cli.place_engine import engine as place
 
     asked = ["sample", str(tmp_path / "out"), "--model=own-byte-moe", "--system=package-4x4", f"--to={form}"]
     run = CliRunner().invoke(place, [*asked, "--param", "replica_budget=1.5"])

@@ -1,0 +1,109 @@
+"""``cosim place search``: a file that the policy 'placed' runs, its report, and what it refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from cosim.cli import main
+from cosim.experiment import Experiment
+from cosim.placement.file import load_placement
+
+MODEL = {
+    "layers": 2,
+    "moe_layers": 2,
+    "hidden": 64,
+    "moe_intermediate": 48,
+    "matrices_per_expert": 3,
+    "experts": 4,
+    "top_k": 2,
+    "gating": "softmax",
+    "norm_topk_prob": True,
+}
+
+
+@pytest.fixture
+def experiment(tmp_path: Path) -> Path:
+    """Four experts, the first of them hot, on a 4 x 4 package."""
+    draws = np.random.default_rng(4)
+    ids = np.stack([[draws.choice(4, 2, replace=False, p=[0.6, 0.2, 0.1, 0.1]) for _ in range(2)] for _ in range(200)])
+    np.savez(tmp_path / "trace.npz", ids=ids.astype(np.int16), num_experts=np.int64(4))
+    (tmp_path / "model.yaml").write_text(yaml.safe_dump(MODEL))
+    document = {
+        "trace": {"file": str(tmp_path / "trace.npz"), "profile": {"rows": "0-99"}, "evaluate": {"rows": "100-199"}},
+        "workload": {
+            "model": str(tmp_path / "model.yaml"),
+            "mode": "sequential",
+            "batch_tokens": 16,
+            "batches": 2,
+            "layers": "all",
+            "scope": "routed",
+        },
+        "system": "package-4x4",
+        "policies": ["tensor_parallel"],
+        "rungs": ["link"],
+        "seeds": [1],
+    }
+    (tmp_path / "e.yaml").write_text(yaml.safe_dump(document))
+    return tmp_path / "e.yaml"
+
+
+def place(*arguments: str) -> tuple[int, str]:
+    answer = CliRunner().invoke(main, ["place", "search", *arguments])
+    return answer.exit_code, answer.output
+
+
+@pytest.mark.parametrize(
+    ("method", "further"),
+    [
+        ("tensor", []),
+        ("expert", []),
+        ("hybrid", ["--groups", "4"]),
+        ("node", ["--rounds", "1", "--gap", "0.05"]),
+        ("node+link", ["--evaluations", "4", "--rounds", "1", "--gap", "0.05"]),
+    ],
+)
+def test_a_file_is_written_and_runs(experiment: Path, tmp_path: Path, method: str, further: list[str]) -> None:
+    target = tmp_path / "p.json"
+    status, output = place(str(experiment), "--method", method, "--file", str(target), *further)
+    assert status == 0, output
+    placed = load_placement(target)
+    assert placed.neurons.shape == (2, 4, 16)
+    assert placed.made_by["method"] == method
+    assert placed.made_by["profile"] == "rows 0-99"
+    if method.startswith("node"):
+        assert "groups covering" in output
+        assert "nodes, gap" in output
+    assert place(str(experiment), "--method", method, "--file", str(tmp_path / "q.json"), *further)[0] == 0
+    assert (tmp_path / "q.json").read_bytes() == target.read_bytes()
+    loaded = Experiment.load(
+        str(experiment), [f"policies=[{{name: placed, params: {{file: {target}}}, label: {method}}}]".replace("+", "_")]
+    )
+    run = loaded.run(method.replace("+", "_"), "link")
+    assert len(run.layers) == 4
+    assert (run.layers["total_fs"] > 0).all()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--method", "hybrid"], "--groups with the method 'hybrid'"),
+        (["--method", "node", "--groups", "2"], "--groups 2 with 'node'"),
+        (["--method", "hybrid", "--groups", "5"], "groups of equal size from 16 nodes, got 5 groups"),
+        (
+            ["-o", "system.tiers.hbm.capacity=32 KiB"],
+            "memory-capacity constraint: expected room for the layer's 4 experts",
+        ),
+        (["-o", "trace.profile=none"], "a profile part to place on, got profile: none"),
+        (["--method", "nod"], "nod"),
+    ],
+)
+def test_bad_input(experiment: Path, tmp_path: Path, arguments: list[str], text: str) -> None:
+    status, output = place(str(experiment), "--file", str(tmp_path / "p.json"), *arguments)
+    assert status == 2
+    assert text in output
+    assert not (tmp_path / "p.json").exists()
