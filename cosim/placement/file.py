@@ -1,4 +1,4 @@
-"""Placement files: what ``cosim place search`` writes and the policy ``placed`` reads, with a hash over their content."""
+"""Placement files: ``cosim place search`` writes them, the policy ``placed`` reads them; a hash covers the content."""
 
 from __future__ import annotations
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from fractions import Fraction
 
 import numpy as np
 
@@ -19,9 +18,9 @@ from cosim.placement.node_balance import NodeCosts
 from cosim.placement.search import SearchOptions, expert_parallel_gamma, hybrid_search
 from cosim.placement.shares import ExpertShares
 from cosim.policy.placement import memory_tier, nearest_memory
+from cosim.run.network_columns import link_tables
 from cosim.run.setup import Setup, part_text
 from cosim.system import System
-from cosim.system.routes import Routes
 
 __all__ = ["PlaceOptions", "node_capacity_bytes", "placement_of", "system_links"]
 
@@ -47,15 +46,22 @@ class PlaceOptions:
 
 
 def system_links(system: System) -> LinkTopology:
-    """The system's links and routes with its compute endpoints as endpoints."""
-    rate = system.link_bandwidth_Bps
+    """The system's links and routes, gateways included, with its compute endpoints as endpoints."""
+    tables = link_tables(system)
+    target = np.array(tables["link_target"], dtype=np.int64)
+    source = np.full(len(target), -1, dtype=np.int64)
+    source[: len(system.links)] = system.links["source"]
+    for gateway in system.gateways:  # up and down, as the routes number them
+        up = system.routes.first_crossing + 2 * gateway.index
+        source[up], source[up + 1] = gateway.routers
+    routers = int(tables["routers"])
     return LinkTopology(
-        f"{system.level.topology.kind} of {system.router_count} routers",
+        f"system of {routers} routers",
         np.array([place.router for place in system.compute_endpoints], dtype=np.int64),
-        system.links["source"].astype(np.int64),
-        system.links["target"].astype(np.int64),
-        np.full(len(system.links), int(rate), dtype=np.int64),
-        Routes.of(system).next_link.astype(np.int64),
+        source,
+        target,
+        np.array(tables["link_bytes_per_second"], dtype=np.int64),
+        np.array(tables["next_link"], dtype=np.int64).reshape(routers, routers),
     )
 
 
@@ -64,7 +70,7 @@ def node_capacity_bytes(system: System, layers: int) -> int:
 
     The tier is shared evenly by the endpoints nearest to that memory, and by the layers.
     """
-    routes, tier = Routes.of(system), memory_tier(system)
+    routes, tier = system.routes, memory_tier(system)
     held: dict[int, int] = {}
     for place in system.compute_endpoints:
         memory = nearest_memory(system, routes, held, place.index)
@@ -157,7 +163,8 @@ def _costs(setup: Setup, options: PlaceOptions, tokens: int) -> tuple[NodeCosts,
         raise ConfigErrors.single("compute endpoints of one rate", f"{len(rates)} rates", path="system.endpoints")
     rate = float(rates.pop())
     ports = {place.spec.ports for place in system.compute_endpoints}
-    bandwidth = float(system.link_bandwidth_Bps * Fraction(min(ports)))
+    slowest = min(system.network_of(place).link_bandwidth_Bps for place in system.compute_endpoints)
+    bandwidth = float(slowest * min(ports))
     operations = expert_operations(model.hidden, model.moe_intermediate, options.operations)
     token_bytes = tokens * model.hidden * PARTIAL_SUMS[options.partial_sums]
     capacity = node_capacity_bytes(system, model.moe_layers) if options.capacity else None

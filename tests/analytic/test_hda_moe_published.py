@@ -18,6 +18,7 @@ from cosim.analytic.hda_moe_equations import compute_time_s, expert_operations, 
 from cosim.link import LinkSimulator, mesh
 from cosim.placement.activation import Activation, activation
 from cosim.placement.families import expert_parallel, tensor_parallel
+from cosim.placement.node_balance import NodeCosts, node_balance
 from cosim.placement.shares import ExpertShares
 from cosim.placement.traffic import communication, layer_transfers
 
@@ -244,3 +245,23 @@ def test_published_maps_of_the_compute_only_baseline_are_refused(public_trace: F
         ValueError, match=r"layer 0, mapping: expected a place for every node, got all zero for 30 of 32"
     ):
         read_placement(public_trace("hdmoe_placements/mixtral_comp_only_5.0_TFLOPS_50.0_GBPS_for_4x8.npz"))
+
+
+@pytest.mark.parametrize(("point", "rate"), [("10.0_TFLOPS_25.0", 10e12), ("5.0_TFLOPS_50.0", 5e12)])
+def test_node_balance_reaches_the_authors_objective(
+    recorded: list[Activation], placed: Callable[..., ExpertShares], point: str, rate: float
+) -> None:
+    """On their recording and set-up, summed over four layers, ours is below theirs, and by less than a tenth."""
+    theirs = ours = 0.0
+    placement = placed("node_link", point)
+    for layer in (0, 4, 8, 12):
+        costs = NodeCosts(
+            compute_s=128 * expert_operations(MIXTRAL_HIDDEN, 14336, "2hI") / rate,
+            traffic_s=128 * MIXTRAL_HIDDEN * 4 / POINTS[point],
+            gamma=1.2,
+            passes=2.0,
+            weight_bytes=3 * MIXTRAL_HIDDEN * 14336 * 2,
+        )
+        theirs += costs.layer_s(placement.shares[layer], placement.hosted[layer], recorded[layer])
+        ours += node_balance(recorded[layer], 32, costs).report.objective_s
+    assert 0.9 * theirs < ours <= theirs
