@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from cosim.noc import Network, PacketResult, TrafficResult
+    from cosim.noc.results import RoutingCost
     from cosim.noc.run_file import NetworkRun
     from cosim.noc.sweep import Sweep, SweepPoint
     from cosim.report.tables import TextTable
@@ -257,6 +258,7 @@ def _traffic_report(experiment: NetworkRun, r: TrafficResult) -> list[str]:
         ("measured packets", f"{r.measured_packets}", f"packets of {size} flits"),
         ("undrained packets", f"{r.undrained_packets}", "packets"),
         ("work", f"{r.flit_hops}", f"flit-hops in {r.end_cycle + 1} cycles"),
+        *_cost_rows(network, r.routing_cost),
         ("core memory", f"{r.core_bytes / 2**20:.2f}", "MiB"),
     ]
     return [f"{name} traffic: {state}", *_aligned(rows)]
@@ -270,9 +272,19 @@ def _packet_report(network: Network, r: PacketResult) -> list[str]:
         ("makespan", f"{r.makespan_cycles}", "cycles, to the last packet's arrival"),
         *_latency_rows(network, {**means, "hops": float(r.packets["hops"].mean())}),
         ("work", f"{r.flit_hops}", "flit-hops"),
+        *_cost_rows(network, r.routing_cost),
         ("core memory", f"{r.core_bytes / 2**20:.2f}", "MiB"),
     ]
     return ["packets from a file", *_aligned(rows)]
+
+
+def _cost_rows(network: Network, cost: RoutingCost | None) -> list[tuple[str, str, str]]:
+    plugin = network.routing_plugin
+    if plugin is None or cost is None:
+        return []
+    who = plugin.description
+    text = f"calls for {cost.heads} heads ({cost.share:.4f} a head) of {who.name} {who.version}, a {who.origin}"
+    return [("routing plug-in", f"{cost.calls}", text)]
 
 
 def _busiest(links: pd.DataFrame) -> list[str]:
@@ -301,13 +313,22 @@ def _traffic_metrics(r: TrafficResult) -> list[dict[str, Any]]:
     units = {"rate": "flits/node/cycle", "cycles": "cycles", "hops_mean": "routers", "packets": "packets"}
     rows = []
     for key, value in vars(r).items():
-        if key in ("links", "terms", "stable", "core_bytes"):
+        if key in ("links", "terms", "stable", "core_bytes", "routing_cost"):
             continue
         unit = next((text for word, text in units.items() if word in key), "flit-hops" if key == "flit_hops" else "")
         rows.append({"metric": key, "unit": unit, "value": value})
     rows += [{"metric": key, "unit": "cycles", "value": value} for key, value in vars(r.terms).items()]
     rows.append({"metric": "stable", "unit": "", "value": r.stable})
-    return rows
+    return rows + _cost_metrics(r.routing_cost)
+
+
+def _cost_metrics(cost: RoutingCost | None) -> list[dict[str, Any]]:
+    if cost is None:
+        return []
+    return [
+        {"metric": "routing_heads", "unit": "heads", "value": cost.heads},
+        {"metric": "routing_calls", "unit": "calls", "value": cost.calls},
+    ]
 
 
 def _packet_metrics(r: PacketResult) -> list[dict[str, Any]]:
@@ -323,6 +344,7 @@ def _packet_metrics(r: PacketResult) -> list[dict[str, Any]]:
             }
             for key in means
         ),
+        *_cost_metrics(r.routing_cost),
     ]
 
 
@@ -334,11 +356,15 @@ def _write(
     packets: pd.DataFrame | None,
 ) -> None:
     from cosim.config.dump import dump_yaml
-    from cosim.report.directory import json_bytes, write_atomically
+    from cosim.report.directory import RunDirectory, json_bytes
 
-    out.mkdir(parents=True, exist_ok=True)
-    write_atomically(out / "config.resolved.yaml", dump_yaml(experiment.resolved).encode())
-    write_atomically(out / "metrics.json", json_bytes({"schema": 1, "rows": metrics}))
-    links.to_parquet(out / "links.parquet", index=False)
-    if packets is not None:
-        packets.to_parquet(out / "packets.parquet", index=False)
+    with RunDirectory(out, dump_yaml(experiment.resolved)) as directory:
+        directory.write_bytes("metrics.json", json_bytes({"schema": 1, "rows": metrics}))
+        links.to_parquet(out / "links.parquet", index=False)
+        if packets is not None:
+            packets.to_parquet(out / "packets.parquet", index=False)
+        plugin = experiment.network.routing_plugin
+        extra = {} if plugin is None else {"routing": plugin.description.provenance()}
+        hashes = {} if plugin is None else {plugin.description.name: plugin.description.sha256}
+        seeds = [] if packets is not None else [int(experiment.traffic.get("seed", 1))]
+        directory.write_provenance(seeds, hashes, extra)

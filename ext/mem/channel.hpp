@@ -28,6 +28,7 @@ struct Request {
   std::uint8_t bank = 0;  // within its bank group
   std::uint8_t message_class = 0;
   std::int8_t priority = 0;  // each level counts as age_cap requests of age (1 when there is no cap)
+  std::uint8_t reserved = 0;
   std::int32_t row = 0;
   std::int32_t column = 0;
   std::uint64_t tag = 0;

@@ -22,24 +22,28 @@ enum class Kind : std::uint8_t {
   counter,    // integer statistics: not canonical, grows by whole periods when a period is skipped
 };
 
+// What may be shown: plain bytes, every one of them of a member. Padding would save what memory happened to hold.
+template <class T>
+inline constexpr bool kShowable = std::is_trivially_copyable_v<T> && std::has_unique_object_representations_v<T>;
+
 class Visitor {
  public:
   virtual ~Visitor() = default;
 
   template <class T>
   void value(Kind kind, T& item) {
-    static_assert(std::is_trivially_copyable_v<T>);
+    static_assert(kShowable<T>);
     bytes(kind, &item, sizeof(T), sizeof(T));
   }
   template <class T>
   void array(Kind kind, T* items, std::size_t count) {
-    static_assert(std::is_trivially_copyable_v<T>);
+    static_assert(kShowable<T>);
     if (count != 0) bytes(kind, items, count * sizeof(T), sizeof(T));
   }
   // The length is state.
   template <class T>
   void vector(Kind kind, std::vector<T>& items) {
-    static_assert(std::is_trivially_copyable_v<T> && !std::is_same_v<T, bool>);
+    static_assert(kShowable<T> && !std::is_same_v<T, bool>);
     std::uint64_t count = items.size();
     value(Kind::state, count);
     if (count != items.size()) items.resize(count);
