@@ -120,3 +120,27 @@ def test_a_deadlock_of_the_users_routing_exits_two(tmp_path: Path) -> None:
     assert result.exit_code == 2
     assert "deadlocked" in result.output
     assert "waits for" in result.output
+
+
+def test_a_routing_plugin_is_named_counted_and_recorded(tmp_path: Path) -> None:
+    router = tmp_path / "corner.py"
+    router.write_text(
+        "def route(request):\n"
+        "    topology, here = request.topology, request.router\n"
+        "    target = topology.router_of(request.dst)\n"
+        "    if here % 8 != target % 8:\n"
+        "        return 0 if target % 8 > here % 8 else 1\n"
+        "    if here != target:\n"
+        "        return 2 if target > here else 3\n"
+        "    return topology.ejection_port(request.dst)\n"
+    )
+    out = tmp_path / "out"
+    result = call("run", "noc-mesh8", *SHORT, "-o", f"network.routing={{plugin: {router}:route}}", "--out", str(out))
+    assert result.exit_code == 0, result.output
+    assert "routing plug-in" in result.output
+    assert "a Python function" in result.output
+    metrics = {row["metric"]: row["value"] for row in json.loads((out / "metrics.json").read_text())["rows"]}
+    assert 0 < metrics["routing_calls"] < metrics["routing_heads"]
+    provenance = json.loads((out / "provenance.json").read_text())
+    assert provenance["routing"]["name"] in provenance["plugins"]
+    assert provenance["seeds"] == [1]
