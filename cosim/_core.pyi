@@ -34,6 +34,7 @@ __all__: list[str] = [
     "MemScope",
     "MemoryPlugin",
     "MemoryPluginError",
+    "MulticastTrees",
     "NetworkSpec",
     "PacketRun",
     "PluginCost",
@@ -258,10 +259,13 @@ class NetworkSpec:
     def __copy__(self) -> NetworkSpec: ...
     def __init__(self) -> None: ...
     def add_class(
-        self, vc_mask: typing.SupportsInt | typing.SupportsIndex, priority: typing.SupportsInt | typing.SupportsIndex
+        self,
+        vc_mask: typing.SupportsInt | typing.SupportsIndex,
+        priority: typing.SupportsInt | typing.SupportsIndex,
+        multicast: bool = False,
     ) -> None:
         """
-        Adds a message class; a larger priority injects first.
+        Adds a message class; a larger priority injects first, packets of a multicast one may have several nodes.
         """
     def build_crossbar(self, terminals: typing.SupportsInt | typing.SupportsIndex) -> None:
         """
@@ -400,6 +404,20 @@ class NetworkSpec:
     def vc_buf_size(self) -> int: ...
     @vc_buf_size.setter
     def vc_buf_size(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+
+class MulticastTrees:
+    """
+    The trees that a network's route table gives multicasts.
+    """
+    def __init__(self, network: NetworkSpec) -> None: ...
+    def room(
+        self,
+        source: typing.SupportsInt | typing.SupportsIndex,
+        dests: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
+    ) -> int:
+        """
+        Flits of the smallest VC on the tree; ValueError when the routes are no tree.
+        """
 
 class FlitNetwork:
     """
@@ -579,7 +597,10 @@ class PacketRun:
     A list of packets on an empty network, from cycle 0.
     """
     def __init__(
-        self, network: NetworkSpec, packets: typing.Annotated[numpy.typing.ArrayLike, numpy.int64]
+        self,
+        network: NetworkSpec,
+        packets: typing.Annotated[numpy.typing.ArrayLike, numpy.int64],
+        dest_sets: collections.abc.Sequence[collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]] = [],
     ) -> None: ...
     def advance(self, max_work: typing.SupportsInt | typing.SupportsIndex) -> bool:
         """
@@ -587,6 +608,10 @@ class PacketRun:
         """
     def connected_counters(self) -> numpy.typing.NDArray[numpy.int64]: ...
     def connected_outputs(self) -> list[tuple[int, int]]: ...
+    def deliveries(self) -> numpy.typing.NDArray[numpy.int64]:
+        """
+        Rows (packet, node, then as records()) of the packets with sets of destinations, by packet and node.
+        """
     def records(self) -> numpy.typing.NDArray[numpy.int64]:
         """
         Rows (inject_cycle, eject_cycle, hops, then the latency terms), in the order of the packets.

@@ -372,10 +372,14 @@ class LevelSpec(NetworkSpec):
 
 
 class ClassSpec(Spec):
-    """A message class: its own VCs; of two classes waiting at one source the larger priority sends first."""
+    """A message class: its own VCs; of two classes waiting at one source the larger priority sends first.
+
+    A packet of a ``multicast`` class may have several destinations.
+    """
 
     vcs: Annotated[Items[Annotated[int, Field(ge=0)]], Field(min_length=1)]
     priority: Annotated[int, Field(ge=-(1 << 30), le=1 << 30)] = 0
+    multicast: bool = False
 
 
 class FailedLinkSpec(LinkNameSpec):

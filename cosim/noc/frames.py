@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from cosim import _core
 from cosim.config.errors import Problems, did_you_mean, listed
 from cosim.config.schema_network import NetworkConfig
 
-__all__ = ["packet_rows", "with_times"]
+__all__ = ["Packets", "delivery_frame", "packet_rows", "with_times"]
 
-REQUIRED = ("create_cycle", "src", "dst", "size_flits")
+REQUIRED = ("create_cycle", "src", "size_flits")
 OPTIONAL = ("message_class",)
 ADDED = (
     "inject_cycle",
@@ -24,6 +28,17 @@ ADDED = (
     "contention_cycles",
 )
 SHOWN = 8
+
+
+@dataclass(frozen=True)
+class Packets:
+    """Checked packets: rows (create_cycle, source, dest, size_flits, message_class), and a set of nodes per row.
+
+    A row without a set has an empty one and goes to `dest`. `dest_sets` is empty when no row has one.
+    """
+
+    rows: npt.NDArray[np.int64]
+    dest_sets: list[list[int]]
 
 
 def _integers(frame: pd.DataFrame, column: str, problems: Problems) -> npt.NDArray[np.int64]:
@@ -79,40 +94,133 @@ def _classes(frame: pd.DataFrame, config: NetworkConfig, problems: Problems) -> 
     return known.fillna(0).to_numpy().astype(np.int64)
 
 
-def packet_rows(frame: pd.DataFrame, config: NetworkConfig, nodes: int) -> npt.NDArray[np.int64]:
-    """Rows (create_cycle, source, dest, size_flits, message_class) of a checked frame.
+def _dest_sets(frame: pd.DataFrame, nodes: int, problems: Problems) -> list[list[int]]:
+    """The set of nodes of every row, ascending; empty where the row has none (None or nan)."""
+    sets: list[list[int]] = []
+    wrong: list[tuple[int, str, str]] = []
+    for row, value in enumerate(frame["dst_set"]):
+        found: list[int] = []
+        if isinstance(value, Collection | np.ndarray) and not isinstance(value, str | bytes):
+            members = list(value)
+            if not members:
+                wrong.append((row, "at least one node", "an empty set"))
+            for node in members:
+                if isinstance(node, bool | np.bool_) or not isinstance(node, int | np.integer):
+                    wrong.append((row, "nodes as integers", repr(node)))
+                elif not 0 <= node < nodes:
+                    wrong.append((row, f"nodes from 0 to {nodes - 1}", str(node)))
+                elif int(node) in found:
+                    wrong.append((row, "every node once", f"node {node} twice"))
+                else:
+                    found.append(int(node))
+        elif value is not None and not (isinstance(value, float) and np.isnan(value)) and value is not pd.NA:
+            wrong.append((row, "a list of nodes, or nothing for a row with a dst", repr(value)))
+        sets.append(sorted(found))
+    for row, expected, got in wrong[:SHOWN]:
+        problems.add("packets.dst_set", expected, f"{got} in row {row}")
+    if len(wrong) > SHOWN:
+        problems.add("packets.dst_set", "lists of nodes", f"other values in {len(wrong) - SHOWN} more places")
+    return sets
+
+
+def _destinations(frame: pd.DataFrame, sets: list[list[int]], nodes: int, problems: Problems) -> npt.NDArray[np.int64]:
+    """The dst of every row; 0 in rows with a set, which must name none."""
+    single = np.array([not nodes_of_row for nodes_of_row in sets], dtype=bool)
+    dest = np.zeros(len(frame), dtype=np.int64)
+    if "dst" not in frame.columns:
+        for row in np.flatnonzero(single)[:SHOWN]:
+            problems.add("packets.dst_set", "a list of nodes (there is no column 'dst')", f"none in row {row}")
+        return dest
+    both = np.flatnonzero(~single & frame["dst"].notna().to_numpy() & (frame["dst"] != -1).to_numpy(bool))
+    for row in both[:SHOWN]:
+        problems.add("packets.dst", "-1 or nothing in a row with a dst_set", f"{frame['dst'].iloc[row]} in row {row}")
+    rows = np.flatnonzero(single)
+    dest[rows] = _integers(frame.iloc[rows], "dst", problems)
+    _within("dst", dest, 0, nodes - 1, f"a node from 0 to {nodes - 1}", problems)
+    return dest
+
+
+def _check_trees(spec: _core.NetworkSpec, config: NetworkConfig, packets: Packets, problems: Problems) -> None:
+    """Rows with a set: of a multicast class, along a tree, no larger than a VC."""
+    multicast = [spec_of_class.multicast for spec_of_class in config.classes.values()] or [False]
+    trees = _core.MulticastTrees(spec) if any(multicast) else None
+    shown = 0
+    for row, dests in enumerate(packets.dest_sets):
+        if not dests or shown == SHOWN:
+            continue
+        source, size, message_class = (int(packets.rows[row, i]) for i in (1, 3, 4))
+        if trees is None or not multicast[message_class]:
+            names = [name for name, c in config.classes.items() if c.multicast]
+            expected = listed(names) if names else "a message class with `multicast: true` in network.classes"
+            name = config.class_names[message_class] if config.classes else "no class"
+            problems.add("packets.message_class", f"{expected} for a row with a dst_set", f"{name} in row {row}")
+            shown += 1
+            continue
+        try:
+            room = trees.room(source, dests)
+        except ValueError as problem:
+            problems.add("packets.dst_set", "routes that form a tree", f"{problem} (row {row})")
+            shown += 1
+            continue
+        if size > room:
+            expected = f"at most {room} flits, the smallest VC on the way (multicast is virtual cut-through)"
+            problems.add("packets.size_flits", expected, f"{size} in row {row}")
+            shown += 1
+
+
+def packet_rows(frame: pd.DataFrame, config: NetworkConfig, spec: _core.NetworkSpec) -> Packets:
+    """A checked frame as numbers.
 
     Args:
-        frame: columns create_cycle, src, dst, size_flits and, with message classes, message_class (name or index).
-            Other columns are kept but not read.
+        frame: columns create_cycle, src, dst and/or dst_set, size_flits and, with message classes, message_class (name
+            or index). Other columns are kept but not read.
+        config: of the network.
+        spec: the same, as it is built.
 
     Raises:
-        ConfigErrors: missing columns, values that are no integers, unknown nodes, empty packets: all of them.
+        ConfigErrors: missing columns, values that are no integers, unknown nodes, empty packets, multicasts of another
+            class, without a tree or larger than a VC: all of them.
     """
     problems = Problems()
-    for column in REQUIRED:
+    nodes = len(spec.terminals)
+    several = "dst_set" in frame.columns
+    for column in REQUIRED if several else (*REQUIRED, "dst"):
         if column not in frame.columns:
             columns = [str(c) for c in frame.columns]
             problems.add(
                 "packets", f"a column {column!r}", f"the columns {', '.join(columns)}", did_you_mean(column, columns)
             )
-    if "dst_set" in frame.columns:
-        problems.add("packets.dst_set", "one row per destination", "this column (multicast packets are not supported)")
     for column in ADDED:
         if column in frame.columns:
             problems.add(f"packets.{column}", "no such column (it is a result of the run)", "a column of this name")
     problems.raise_if_any()
     create = _integers(frame, "create_cycle", problems)
     source = _integers(frame, "src", problems)
-    dest = _integers(frame, "dst", problems)
+    sets = _dest_sets(frame, nodes, problems) if several else []
+    problems.raise_if_any()
+    dest = _destinations(frame, sets, nodes, problems) if several else _integers(frame, "dst", problems)
     size = _integers(frame, "size_flits", problems)
     _within("create_cycle", create, 0, 1 << 60, "a cycle from 0 to 2^60", problems)
     _within("src", source, 0, nodes - 1, f"a node from 0 to {nodes - 1}", problems)
-    _within("dst", dest, 0, nodes - 1, f"a node from 0 to {nodes - 1}", problems)
+    if not several:
+        _within("dst", dest, 0, nodes - 1, f"a node from 0 to {nodes - 1}", problems)
     _within("size_flits", size, 1, (1 << 31) - 1, "a size of at least 1 flit", problems)
     message_class = _classes(frame, config, problems)
     problems.raise_if_any()
-    return np.column_stack([create, source, dest, size, message_class])
+    packets = Packets(np.column_stack([create, source, dest, size, message_class]), sets if any(sets) else [])
+    _check_trees(spec, config, packets, problems)
+    problems.raise_if_any()
+    return packets
+
+
+def delivery_frame(packets: Packets, deliveries: npt.NDArray[np.int64]) -> pd.DataFrame:
+    """One row per multicast and node: row, dst, the times, hops and latency terms of that copy."""
+    rows = deliveries[:, 0]
+    create = packets.rows[rows, 0]
+    frame = pd.DataFrame({"row": rows, "dst": deliveries[:, 1], "create_cycle": create})
+    timed = with_times(frame, deliveries[:, 2:])
+    del timed["create_cycle"]
+    return timed
 
 
 def with_times(frame: pd.DataFrame, records: npt.NDArray[np.int64]) -> pd.DataFrame:

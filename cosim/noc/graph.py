@@ -38,7 +38,8 @@ def build_spec(config: NetworkConfig, plugin: RoutingPlugin | None = None) -> _c
         setattr(spec, key, getattr(config, key))
     spec.compat_booksim2 = config.compat == "booksim2"
     for message_class in config.classes.values():
-        spec.add_class(sum(1 << vc for vc in message_class.vcs), message_class.priority)
+        vcs = sum(1 << vc for vc in message_class.vcs)
+        spec.add_class(vcs, message_class.priority, message_class.multicast)
     _build_topology(spec, config)
     _take_out(spec, config.failed_links)
     try:

@@ -13,7 +13,7 @@ import pandas as pd
 from cosim import _core
 from cosim.config.schema_network import NetworkConfig
 from cosim.noc.deadlock import DeadlockCheck, check_deadlock
-from cosim.noc.frames import packet_rows, with_times
+from cosim.noc.frames import delivery_frame, packet_rows, with_times
 from cosim.noc.graph import build_spec, routing_seed
 from cosim.noc.results import LatencyTerms, PacketResult, RoutingCost, TrafficResult
 from cosim.noc.traffic import read_traffic
@@ -153,12 +153,14 @@ class Network:
         """Run a list of packets until all have arrived.
 
         Args:
-            frame: columns create_cycle, src, dst, size_flits [, message_class]; rows of one source (and class) are a
-                FIFO in row order.
+            frame: columns create_cycle, src, dst, size_flits [, message_class, dst_set]; rows of one source (and class)
+                are a FIFO in row order. A row with a list of nodes in `dst_set` (dst: none, or -1) is a multicast; its
+                class is a multicast one, and every VC on its way holds the whole packet.
 
         Returns:
             The same rows with inject_cycle, eject_cycle, packet_latency_cycles, network_latency_cycles, hops and the
-            latency terms (they sum to packet_latency_cycles) added.
+            latency terms (they sum to packet_latency_cycles) added; of a multicast those of the node reached last (of
+            several, the lowest).
 
         Raises:
             ConfigErrors: every problem of the frame.
@@ -169,17 +171,19 @@ class Network:
         return packets
 
     def packet_run(self, frame: pd.DataFrame) -> PacketResult:
-        """As `run_packets`, with the links' counters, the makespan and the work done."""
-        rows = packet_rows(frame, self._config, self.nodes)
+        """As `run_packets`, with the multicasts' deliveries, the links' counters, the makespan and the work done."""
+        checked = packet_rows(frame, self._config, self._spec)
         with routing_errors(self._plugin):
-            run = _core.PacketRun(self._spec, rows)
+            run = _core.PacketRun(self._spec, checked.rows, checked.dest_sets)
             while not run.advance(WORK_PER_CALL):
                 pass
         records = run.records()
         makespan = int(records[:, 1].max()) if len(records) else 0
         links = self._links(run.connected_outputs(), run.connected_counters(), makespan + 1)
         packets = with_times(frame, records)
-        return PacketResult(packets, links, makespan, run.flit_hops, run.core_bytes, _cost(run.plugin_cost))
+        deliveries = delivery_frame(checked, run.deliveries())
+        cost = _cost(run.plugin_cost)
+        return PacketResult(packets, links, makespan, run.flit_hops, run.core_bytes, deliveries, cost)
 
     def _traffic_result(self, run: _core.TrafficRun, size: int, cycles: int) -> TrafficResult:
         r = run.result()

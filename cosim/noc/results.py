@@ -82,11 +82,16 @@ class TrafficResult:
 
 @dataclass(frozen=True)
 class PacketResult:
-    """A list of packets: its frame with times added, the links they used, and the work done."""
+    """A list of packets: its frame with times added, the links they used, and the work done.
+
+    `deliveries` has a row per packet with a `dst_set` and node of it: `row` (position in the frame), `dst`,
+    `inject_cycle`, `eject_cycle`, `packet_latency_cycles`, `network_latency_cycles`, `hops` and the latency terms.
+    """
 
     packets: pd.DataFrame
     links: pd.DataFrame
     makespan_cycles: int
     flit_hops: int
     core_bytes: int
+    deliveries: pd.DataFrame
     routing_cost: RoutingCost | None = None

@@ -1,6 +1,7 @@
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -14,6 +15,7 @@
 #include "bindings/register.hpp"
 #include "noc/dependency.hpp"
 #include "noc/flit_network.hpp"
+#include "noc/multicast.hpp"
 #include "noc/plugin_routing.hpp"
 #include "noc/route_tables.hpp"
 #include "noc/spec.hpp"
@@ -58,6 +60,17 @@ std::vector<noc::PacketIn> packets_from(const Int64Array& rows) {
                                             static_cast<std::uint64_t>(i)};
   }
   return packets;
+}
+
+std::array<std::int64_t, 8> columns_of(const noc::PacketRecord& r) {
+  return {r.inject_cycle,
+          r.eject_cycle,
+          r.hops,
+          r.terms.source_queueing_cycles,
+          r.terms.router_cycles,
+          r.terms.link_cycles,
+          r.terms.serialisation_cycles,
+          r.terms.contention_cycles};
 }
 
 py::array_t<std::int64_t> arrivals_table(const std::vector<noc::Arrival>& arrivals) {
@@ -128,10 +141,11 @@ void register_spec(py::module_& m) {
       .def_readwrite("compat_booksim2", &noc::NetworkSpec::compat_booksim2)
       .def(
           "add_class",
-          [](noc::NetworkSpec& spec, std::uint32_t vc_mask, std::int32_t priority) {
-            spec.classes.push_back({vc_mask, priority});
+          [](noc::NetworkSpec& spec, std::uint32_t vc_mask, std::int32_t priority, bool multicast) {
+            spec.classes.push_back({vc_mask, priority, multicast});
           },
-          py::arg("vc_mask"), py::arg("priority"), "Adds a message class; a larger priority injects first.")
+          py::arg("vc_mask"), py::arg("priority"), py::arg("multicast") = false,
+          "Adds a message class; a larger priority injects first, packets of a multicast one may have several nodes.")
       .def(
           "set_routes",
           [](noc::NetworkSpec& spec, std::vector<std::uint16_t> entries, std::vector<std::uint32_t> vc_sets) {
@@ -217,6 +231,18 @@ void register_spec(py::module_& m) {
           },
           "Proves that the routing cannot deadlock, or names a cycle of waits.")
       .def("problems", &noc::NetworkSpec::problems, "Every problem of this description, one sentence each.");
+}
+
+void register_multicast(py::module_& m) {
+  py::class_<noc::MulticastTrees>(m, "MulticastTrees", "The trees that a network's route table gives multicasts.")
+      .def(py::init<const noc::NetworkSpec&>(), py::arg("network"))
+      .def(
+          "room",
+          [](noc::MulticastTrees& trees, std::int32_t source, const std::vector<std::int32_t>& dests) {
+            return trees.groups()[trees.group(source, dests)].room;
+          },
+          py::arg("source"), py::arg("dests"),
+          "Flits of the smallest VC on the tree; ValueError when the routes are no tree.");
 }
 
 void register_network(py::module_& m) {
@@ -350,27 +376,29 @@ void register_runs(py::module_& m) {
       .def("result", &noc::TrafficRun::result, py::return_value_policy::reference_internal)
       .def("connected_outputs", [](const noc::TrafficRun& run) { return run.network().connected_outputs(); });
   py::class_<noc::PacketRun>(m, "PacketRun", "A list of packets on an empty network, from cycle 0.")
-      .def(py::init([](const noc::NetworkSpec& spec, const Int64Array& rows) {
-             return std::make_unique<noc::PacketRun>(spec, packets_from(rows));
+      .def(py::init([](const noc::NetworkSpec& spec, const Int64Array& rows,
+                       const std::vector<std::vector<std::int32_t>>& dest_sets) {
+             return std::make_unique<noc::PacketRun>(spec, packets_from(rows), dest_sets);
            }),
-           py::arg("network"), py::arg("packets"))
+           py::arg("network"), py::arg("packets"), py::arg("dest_sets") = std::vector<std::vector<std::int32_t>>{})
       .def("advance", &noc::PacketRun::advance, py::arg("max_work"), py::call_guard<py::gil_scoped_release>(),
            "Runs on for about max_work flit-hops; true when every packet has arrived.")
       .def(
           "records",
           [](const noc::PacketRun& run) {
-            return table(run.records(), 8, [](const noc::PacketRecord& r) {
-              return std::array<std::int64_t, 8>{r.inject_cycle,
-                                                 r.eject_cycle,
-                                                 r.hops,
-                                                 r.terms.source_queueing_cycles,
-                                                 r.terms.router_cycles,
-                                                 r.terms.link_cycles,
-                                                 r.terms.serialisation_cycles,
-                                                 r.terms.contention_cycles};
-            });
+            return table(run.records(), 8, [](const noc::PacketRecord& r) { return columns_of(r); });
           },
           "Rows (inject_cycle, eject_cycle, hops, then the latency terms), in the order of the packets.")
+      .def(
+          "deliveries",
+          [](const noc::PacketRun& run) {
+            return table(run.deliveries(), 10, [](const noc::Delivery& d) {
+              std::array<std::int64_t, 10> row{d.packet, d.dest};
+              std::ranges::copy(columns_of(d.record), row.begin() + 2);
+              return row;
+            });
+          },
+          "Rows (packet, node, then as records()) of the packets with sets of destinations, by packet and node.")
       .def_property_readonly("flit_hops", [](noc::PacketRun& run) { return run.network().flit_hops(); })
       .def_property_readonly("plugin_cost", [](noc::PacketRun& run) { return cost_of(run.network()); })
       .def_property_readonly("core_bytes", [](noc::PacketRun& run) { return run.network().core_bytes(); })
@@ -383,6 +411,7 @@ void register_runs(py::module_& m) {
 
 void register_noc(py::module_& m) {
   register_spec(m);
+  register_multicast(m);
   register_network(m);
   register_runs(m);
 }

@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "noc/multicast.hpp"
 #include "noc/spec.hpp"
 #include "sim/faults.hpp"
 #include "sim/visit.hpp"
@@ -35,6 +36,7 @@ struct PacketIn {
   std::int32_t message_class = 0;
   std::uint64_t tag = 0;        // handed back with the arrival and the departure
   std::int32_t held_flits = 0;  // of size_flits, the last ones, that supply() will hand over
+  std::int32_t group = -1;      // of multicast_group(), instead of `dest`
 };
 
 inline constexpr std::int32_t kMostHeldFlits = 65'535;
@@ -107,6 +109,11 @@ class FlitNetwork {
   // a FIFO in the order of the calls. Returns the packet's handle for supply(), good until its tail has left the
   // source. Throws std::invalid_argument for what does not exist.
   std::uint32_t offer(const PacketIn& packet);
+  // The number of a multicast: a source with a set of nodes. A packet of a multicast class that carries it forks where
+  // the routes part and has an arrival per node; it fits every VC on its way: multicast_room() flits. Throws
+  // std::invalid_argument when there is no multicast class or the routes are no tree.
+  std::int32_t multicast_group(std::int32_t source, const std::vector<std::int32_t>& dests);
+  [[nodiscard]] std::int32_t multicast_room(std::int32_t group) const;
   // Hands over `flits` more of the held flits of a packet; they may leave from the next step on.
   void supply(std::uint32_t packet, std::int32_t flits);
   // From now on every flit read at `terminal` is booked in flit_arrivals().
@@ -131,7 +138,8 @@ class FlitNetwork {
   [[nodiscard]] std::vector<FlitArrival>& flit_arrivals() { return flit_arrivals_; }
 
   [[nodiscard]] std::int64_t last_cycle() const { return cycle_; }
-  [[nodiscard]] std::int64_t flits_in_flight() const { return injected_flits_ - ejected_flits_; }
+  [[nodiscard]] std::int64_t flits_in_flight() const { return injected_flits_ + copied_flits_ - ejected_flits_; }
+  [[nodiscard]] std::int64_t copied_flits() const { return copied_flits_; }  // by the branches of multicasts
   [[nodiscard]] std::int64_t ejected_flits() const { return ejected_flits_; }
   [[nodiscard]] std::int64_t packets_queued() const { return queued_packets_; }  // not wholly injected
   [[nodiscard]] bool idle() const { return flits_in_flight() == 0 && queued_packets_ == 0; }
@@ -158,8 +166,8 @@ class FlitNetwork {
   [[nodiscard]] std::int64_t injected_to(std::int32_t terminal) const;  // flits
   [[nodiscard]] std::int64_t ejected_at(std::int32_t terminal) const;   // flits
 
-  // The first broken conservation law in words, empty when all hold: flits in buffers and on links = injected -
-  // ejected; when idle also injected = ejected per destination, every slot free again and every output VC released.
+  // The first broken conservation law in words, empty when all hold: flits in buffers and on links = injected + copied
+  // - ejected; when idle also injected = ejected per destination, every slot free again and every output VC released.
   [[nodiscard]] std::string verify_conservation() const;
 
   // Who waits for whom, as text: the cycle of routers, VCs and credits when there is one, else the longest chain found.
@@ -252,9 +260,9 @@ class FlitNetwork {
     std::int32_t dest = 0;
     std::int32_t size = 0;
     std::uint32_t next = 0;         // in the source's FIFO or the free list
-    std::uint32_t route_state = 0;  // of the routing function
+    std::uint32_t route_state = 0;  // of the routing function; of a multicast 1 + the next node of its tree
     std::uint8_t message_class = 0;
-    std::uint8_t unused = 0;
+    std::uint8_t copy = 0;   // 1: made by a branch
     std::uint16_t held = 0;  // flits that the source does not have yet
   };
   struct SourceQueue {
@@ -357,6 +365,7 @@ class FlitNetwork {
   void run_wakes(std::uint32_t now);
   void activate(std::uint32_t terminal);
   [[noreturn]] void refuse(const PacketIn& packet) const;
+  [[nodiscard]] bool fits_its_group(const PacketIn& packet) const;
   bool send_by_priority(std::uint32_t terminal, std::uint32_t now);
   bool send_of_class(std::uint32_t terminal, std::uint32_t message_class, std::uint32_t now);
   void arm(std::uint32_t terminal, std::uint32_t now);
@@ -378,6 +387,32 @@ class FlitNetwork {
   using CycleFunction = void (*)(FlitNetwork&, std::uint32_t);
   [[nodiscard]] CycleFunction choose_cycle(bool portable) const;
   void rebase(std::int64_t next_base);
+
+  // multicast: flit_network_multicast.cpp. An input VC of a multicast class has a lane per output: the VC itself for
+  // the first branch of the packet at its front, and `ports - 1` numbers behind the router's input VCs. A lane is an
+  // InputVc that reads the ring of its VC: the allocators see one requester more.
+  struct Branch {  // of a lane
+    std::uint32_t packet = kNoPacket;
+    std::uint32_t sent = 0;  // flits
+  };
+  struct Fork {                 // of an input VC; no lanes: the packet at its front has one way
+    std::uint64_t lanes = 0;    // all branches
+    std::uint64_t pending = 0;  // those that have not sent the tail
+  };
+  void build_multicast(const NetworkSpec& spec);
+  void reserve_copies(std::uint32_t copies);
+  void free_copy(std::uint32_t slot);
+  void book_injection(const Packet& packet);
+  void route_branches(std::uint32_t id, std::uint32_t join);
+  bool send_branch(std::uint32_t id, const Fork& fork, std::uint32_t& word);
+  void end_fork(std::uint32_t id, Fork& fork, std::uint32_t parent, const InputVc& last);
+  [[nodiscard]] std::uint32_t first_lane(std::uint32_t id) const {
+    const InputVc& vc = input(id);
+    return (id & ~63U) + vc.port * num_vcs_ + vc.vc;
+  }
+  [[nodiscard]] std::uint32_t extra_lane(std::uint32_t p, std::uint32_t vc, std::uint32_t i) const;
+  [[nodiscard]] std::uint32_t waiting_lane(std::uint32_t id) const;
+  [[nodiscard]] std::string multicast_left() const;
 
   // routing functions: flit_network_routing.cpp
   friend class RouterView;
@@ -456,6 +491,17 @@ class FlitNetwork {
   std::vector<std::uint32_t> batch_start_;
   std::vector<std::uint32_t> batch_end_;
   std::vector<std::uint32_t> last_send_;
+
+  // multicast; all empty without such a class
+  std::unique_ptr<MulticastTrees> trees_;
+  std::vector<Branch> branches_;  // [router * 64 + lane]
+  std::vector<Fork> forks_;       // [dense(input VC)]
+  std::uint64_t multicast_classes_ = 0;
+  std::uint32_t multicast_vcs_ = 0;
+  std::uint32_t free_copy_ = kNoPacket;
+  std::uint32_t copies_free_ = 0;
+  std::uint32_t copies_due_ = 0;  // that packets on their way may yet make
+  std::int64_t copied_flits_ = 0;
 
   // routing functions; all empty with a table
   std::unique_ptr<RoutingFunction> routing_;

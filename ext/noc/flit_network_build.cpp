@@ -60,7 +60,9 @@ void FlitNetwork::build(const NetworkSpec& spec) {
   const std::uint32_t routers = as_u32(spec.routers);
   const auto terminals = static_cast<std::uint32_t>(spec.terminals.size());
   const std::size_t vcs = input_vcs();
-  if (as_u32(spec.ports) <= std::size(SmallRecord{}.ports) && vcs_per_router_ <= std::size(SmallRecord{}.in)) {
+  const bool forks = spec.multicast_vcs() != 0;
+  if (!forks && as_u32(spec.ports) <= std::size(SmallRecord{}.ports) &&
+      vcs_per_router_ <= std::size(SmallRecord{}.in)) {
     small_.resize(routers);
   } else {
     large_.resize(routers);
@@ -148,6 +150,7 @@ void FlitNetwork::build(const NetworkSpec& spec) {
     }
   }
   build_routing(spec);
+  if (forks) build_multicast(spec);
   routes_ = spec.routes.entries;
   vc_sets_ = spec.routes.vc_sets;
   if (batched_) {
@@ -171,6 +174,22 @@ void FlitNetwork::refuse(const PacketIn& packet) const {
     fail("message_class must be in 0.." + std::to_string(num_classes_ - 1) + ", got " +
          std::to_string(packet.message_class));
   }
+  if (packet.group >= 0) {
+    if (trees_ == nullptr || as_size(packet.group) >= trees_->groups().size()) {
+      fail("there is no multicast group " + std::to_string(packet.group));
+    }
+    if ((multicast_classes_ >> packet.message_class & 1U) == 0) {
+      fail("message class " + std::to_string(packet.message_class) + " is no multicast class");
+    }
+    const MulticastGroup& group = trees_->groups()[as_size(packet.group)];
+    if (group.source != packet.source) {
+      fail("multicast group " + std::to_string(packet.group) + " is one of node " + std::to_string(group.source));
+    }
+    if (packet.size_flits > group.room) {
+      fail("a multicast of " + std::to_string(packet.size_flits) + " flits does not fit a VC of " +
+           std::to_string(group.room) + " flits on its way (virtual cut-through)");
+    }
+  }
   if (packet.create_cycle <= cycle_) {
     fail("create_cycle " + std::to_string(packet.create_cycle) + " is not after the last step (cycle " +
          std::to_string(cycle_) + ")");
@@ -183,7 +202,7 @@ std::uint32_t FlitNetwork::offer(const PacketIn& packet) {
   const auto terminals = static_cast<std::uint32_t>(ejected_at_.size());
   if (as_u32(packet.source) >= terminals || as_u32(packet.dest) >= terminals || packet.size_flits < 1 ||
       as_u32(packet.message_class) >= num_classes_ || packet.create_cycle <= cycle_ || packet.held_flits < 0 ||
-      packet.held_flits > std::min(packet.size_flits, kMostHeldFlits)) {
+      packet.held_flits > std::min(packet.size_flits, kMostHeldFlits) || !fits_its_group(packet)) {
     refuse(packet);
   }
   std::uint32_t slot = free_packet_;
@@ -207,6 +226,12 @@ std::uint32_t FlitNetwork::offer(const PacketIn& packet) {
                     as_u8(as_u32(packet.message_class)),
                     0,
                     static_cast<std::uint16_t>(packet.held_flits)};
+  if (packet.group >= 0) {
+    const MulticastGroup& group = trees_->groups()[as_size(packet.group)];
+    packets_[slot].dest = trees_->dest(group.first_dest);
+    packets_[slot].route_state = 1 + group.root;
+    reserve_copies(group.copies);
+  }
   if (routing_ != nullptr) {
     if (packet_number_.size() <= slot) packet_number_.resize(slot + std::size_t{1});
     packet_number_[slot] = packets_offered_++;
@@ -264,6 +289,9 @@ std::int64_t FlitNetwork::cancel_queued() {
     }
     while (slot != kNoPacket) {
       const std::uint32_t next = packets_[slot].next;
+      if (trees_ != nullptr && packets_[slot].route_state != 0) {
+        copies_due_ -= trees_->groups()[trees_->node(packets_[slot].route_state - 1).group].copies;
+      }
       packets_[slot].next = free_packet_;
       free_packet_ = slot;
       ++cancelled;

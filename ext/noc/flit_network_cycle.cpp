@@ -16,9 +16,10 @@ namespace cosim::noc {
 
 struct FlitNetwork::Cycle {
   // What the loops read over and over; a copy, so that the compiler sees that no store changes it.
-  template <class RecordType, std::uint32_t kVcs, std::uint32_t kRing>
+  template <class RecordType, std::uint32_t kVcs, std::uint32_t kRing, bool kMulticast = false>
   struct Local {
     using Record = RecordType;
+    static constexpr bool kForks = kMulticast;
     FlitNetwork& n;
     Record* records;
     std::uint32_t* rings;
@@ -72,6 +73,12 @@ struct FlitNetwork::Cycle {
   static COSIM_INLINE void route_head(const L& l, std::uint32_t r, std::uint32_t bit, InputVc& vc,
                                       typename L::Record& record) {
     Packet& packet = l.packets[l.rings[vc.front] & kPacketMask];
+    if constexpr (L::kForks) {
+      if (packet.route_state != 0) {
+        l.n.route_branches((r << 6U) + bit, l.now + kWait - 1 + l.n.va_delay_);
+        return;
+      }
+    }
     const std::uint32_t route = l.routes[r * l.terminals + as_size(packet.dest)];
     const std::uint32_t output = route & 255U;
     packet.path += record.ports[vc.port].step;
@@ -103,6 +110,19 @@ struct FlitNetwork::Cycle {
       const std::uint32_t bit = id & 63U;
       auto& record = l.records[r];
       InputVc& vc = record.in[bit];
+      if constexpr (L::kForks) {
+        const Fork& fork = l.n.forks_[l.n.dense(id)];
+        if (fork.lanes != 0) {
+          std::uint64_t join = 0;
+          for (std::uint64_t rest = fork.lanes; rest != 0; rest &= rest - 1) {
+            if (record.in[lowest(rest)].visible++ == 0) join |= rest & (0 - rest);
+          }
+          join &= fork.pending;
+          record.masks.sa[l.even] |= join;
+          if (join != 0) l.sa_now[r >> 6U] |= bit64(r & 63U);
+          continue;
+        }
+      }
       if (vc.visible++ != 0) continue;
       if (vc.output == kNoPort) {
         if (!kPlain && l.n.routing_ != nullptr) {
@@ -139,7 +159,11 @@ struct FlitNetwork::Cycle {
     queue.after = as_u8(vc + 1);
     queue.left = as_u32(packet.size);
     packet.inject = n.cycle_;
-    n.injected_to_[as_size(packet.dest)] += packet.size;
+    if (!kPlain && n.trees_ != nullptr) {
+      n.book_injection(packet);
+    } else {
+      n.injected_to_[as_size(packet.dest)] += packet.size;
+    }
     return true;
   }
 
@@ -422,12 +446,46 @@ struct FlitNetwork::Cycle {
       const std::uint32_t input = lowest(rest);
       const std::uint32_t output = round_robin(grants[input], record.ports[input].sa_output + 1U);
       const std::uint32_t shift = input * l.num_vcs();
+      if constexpr (L::kForks) {
+        std::uint32_t lanes[32];  // per VC
+        std::uint32_t vcs = 0;
+        for (std::uint64_t each = requests & record.ports[output].to; each != 0; each &= each - 1) {
+          const InputVc& vc = record.in[lowest(each)];
+          if (vc.port != input) continue;
+          vcs |= 1U << vc.vc;
+          lanes[vc.vc] = lowest(each);
+        }
+        winners |= bit64(lanes[round_robin(vcs, record.ports[input].sa_vc + 1U)]);
+        continue;
+      }
       const std::uint64_t candidates = (requests & record.ports[output].to) >> shift & vc_bits;
       winners |= bit64(shift + round_robin(candidates, record.ports[input].sa_vc + 1U));
     }
     return winners;
   }
 
+  // Branches that send the same flit as a winner of their VC, to outputs that nobody won: the crossbar hands a flit to
+  // several outputs at once.
+  template <class Record>
+  static std::uint64_t fan_out(const Record& record, std::uint64_t rivals, std::uint64_t winners) {
+    std::uint64_t taken = 0;  // outputs
+    for (std::uint64_t rest = winners; rest != 0; rest &= rest - 1) taken |= bit64(record.in[lowest(rest)].output);
+    std::uint64_t more = 0;
+    for (std::uint64_t rest = rivals & ~winners; rest != 0; rest &= rest - 1) {
+      const InputVc& lane = record.in[lowest(rest)];
+      if ((taken >> lane.output & 1U) != 0) continue;
+      for (std::uint64_t each = winners; each != 0; each &= each - 1) {
+        const InputVc& winner = record.in[lowest(each)];
+        if (winner.port != lane.port || winner.vc != lane.vc || winner.front != lane.front) continue;
+        taken |= bit64(lane.output);
+        more |= rest & (0 - rest);
+        break;
+      }
+    }
+    return more;
+  }
+
+  template <bool kForks>
   static COSIM_INLINE void eject(FlitNetwork& n, std::uint32_t terminal, std::uint32_t word, std::uint32_t sent) {
     const std::uint32_t slot = word & kPacketMask;
     Packet& packet = n.packets_[slot];
@@ -445,6 +503,12 @@ struct FlitNetwork::Cycle {
     n.arrivals_.push_back({packet.tag, read, packet.create, packet.inject, packet.flit_sum, packet.source, packet.dest,
                            packet.size, packet.message_class, static_cast<std::int32_t>(packet.path >> 32U),
                            static_cast<std::int32_t>(packet.path & ~0U)});
+    if constexpr (kForks) {
+      if (packet.copy != 0) {
+        n.free_copy(slot);
+        return;
+      }
+    }
     packet.next = n.free_packet_;
     n.free_packet_ = slot;
   }
@@ -466,13 +530,22 @@ struct FlitNetwork::Cycle {
     to.sa_input = as_u8(input_port);
 
     const std::uint32_t front = vc.front;
-    const std::uint32_t word = l.rings[front];
+    std::uint32_t word = l.rings[front];
     const std::uint32_t freed = l.now + in.credit;
-    l.rings[front] = freed;
-    if constexpr (sim::kFaultsCompiled) {
-      if (n.fault_ == sim::Fault::drop_credit && --n.fault_countdown_ == 0) l.rings[front] = kNeverFree;
+    [[maybe_unused]] Fork* fork = nullptr;
+    [[maybe_unused]] const std::uint32_t parent = word & kPacketMask;
+    bool last = true;  // the slot is freed
+    if constexpr (L::kForks) {
+      fork = &n.forks_[n.dense(n.first_lane((r << 6U) + bit))];
+      if (fork->lanes != 0) last = n.send_branch((r << 6U) + bit, *fork, word);
     }
-    if ((word & kWaiter) != 0) n.wake_upstream(in, vc.vc, freed);
+    if (!L::kForks || last) {
+      l.rings[front] = freed;
+      if constexpr (sim::kFaultsCompiled) {
+        if (n.fault_ == sim::Fault::drop_credit && --n.fault_countdown_ == 0) l.rings[front] = kNeverFree;
+      }
+      if ((word & kWaiter) != 0) n.wake_upstream(in, vc.vc, freed);
+    }
     vc.front = l.after(front);
     const std::uint32_t visible = --vc.visible;
     ++out.flits;
@@ -485,7 +558,7 @@ struct FlitNetwork::Cycle {
       out.write = l.after(write);
       if (to.terminal != kNoLink) {
         l.rings[write] = sent + n.ejection_reuse_;
-        eject(n, to.terminal, word, sent);
+        eject<L::kForks>(n, to.terminal, word, sent);
       } else {
         l.rings[write] = word & ~kWaiter;
         l.arrive(sent + to.link_time, out.down);
@@ -497,6 +570,16 @@ struct FlitNetwork::Cycle {
     to.to &= ~bit64(bit);
     if ((record.masks.parked & to.to) != 0) n.unpark(r, output, l.now);
     vc.output = kNoPort;
+    if constexpr (L::kForks) {
+      if (fork->lanes != 0) {
+        fork->pending &= ~bit64(bit);
+        if (fork->pending != 0) return false;
+        const std::uint32_t first = n.first_lane((r << 6U) + bit);
+        n.end_fork(first, *fork, parent, vc);
+        if (visible != 0) route_head<kPlain, 2>(l, r, first & 63U, record.in[first & 63U], record);
+        return false;
+      }
+    }
     if (visible == 0) return false;
     if (!kPlain && n.routing_ != nullptr) {
       n.wake_at(l.now + 1, kRoute, (r << 6U) + bit);
@@ -542,7 +625,9 @@ struct FlitNetwork::Cycle {
         if ((clash & Lanes(record.in[lowest(rest)])).any()) rivals |= rest & (0 - rest);
       }
       const bool two = single(rivals & (rivals - 1));
-      again = rivals & ~(two ? match_two(record, rivals) : match_switch(l, record, rivals));
+      std::uint64_t winners = two ? match_two(record, rivals) : match_switch(l, record, rivals);
+      if constexpr (L::kForks) winners |= fan_out(record, rivals, winners);
+      again = rivals & ~winners;
       for (std::uint64_t rest = again; rest != 0; rest &= rest - 1) {
         ++record.out[record.in[lowest(rest)].output_vc].lost_switch;
       }
@@ -576,9 +661,9 @@ struct FlitNetwork::Cycle {
     }
   }
 
-  template <bool kPlain, std::uint32_t kVcs = 0, std::uint32_t kRing = 0, class Record>
+  template <bool kPlain, std::uint32_t kVcs = 0, std::uint32_t kRing = 0, bool kForks = false, class Record>
   static COSIM_INLINE void run(FlitNetwork& n, Record* records, std::uint32_t now) {
-    const Local<Record, kVcs, kRing> l(n, records, now);
+    const Local<Record, kVcs, kRing, kForks> l(n, records, now);
     run_arrivals<kPlain>(l);
     if (!kPlain && n.routing_ != nullptr) {
       n.run_ticks();
@@ -599,7 +684,10 @@ struct FlitNetwork::Cycle {
   attribute static void small_plain##suffix(FlitNetwork& n, std::uint32_t now) { run<true>(n, n.small_.data(), now); } \
   attribute static void small_any##suffix(FlitNetwork& n, std::uint32_t now) { run<false>(n, n.small_.data(), now); }  \
   attribute static void large_plain##suffix(FlitNetwork& n, std::uint32_t now) { run<true>(n, n.large_.data(), now); } \
-  attribute static void large_any##suffix(FlitNetwork& n, std::uint32_t now) { run<false>(n, n.large_.data(), now); }
+  attribute static void large_any##suffix(FlitNetwork& n, std::uint32_t now) { run<false>(n, n.large_.data(), now); }  \
+  attribute static void forking##suffix(FlitNetwork& n, std::uint32_t now) {                                           \
+    run<false, 0, 0, true>(n, n.large_.data(), now);                                                                   \
+  }
 
   COSIM_SHAPES(, )
 #if defined(__x86_64__)
@@ -622,11 +710,13 @@ FlitNetwork::CycleFunction FlitNetwork::choose_cycle([[maybe_unused]] bool porta
   const bool common = plain && small && num_vcs_ == 4 && ring_mask_ == 7;
 #if defined(__x86_64__)
   if (!portable && __builtin_cpu_supports("bmi") != 0 && __builtin_cpu_supports("bmi2") != 0) {
+    if (trees_ != nullptr) return Cycle::forking_bmi;
     if (common) return Cycle::common_bmi;
     if (plain) return small ? Cycle::small_plain_bmi : Cycle::large_plain_bmi;
     return small ? Cycle::small_any_bmi : Cycle::large_any_bmi;
   }
 #endif
+  if (trees_ != nullptr) return Cycle::forking;
   if (common) return Cycle::common;
   if (plain) return small ? Cycle::small_plain : Cycle::large_plain;
   return small ? Cycle::small_any : Cycle::large_any;

@@ -83,17 +83,22 @@ std::int64_t FlitNetwork::ejected_at(std::int32_t terminal) const { return eject
 
 std::string FlitNetwork::name_of_input(std::uint32_t id) const {
   const std::uint32_t bit = id & 63U;
-  return "router " + std::to_string(id >> 6U) + " input port " + std::to_string(port_of_[bit]) + " VC " +
-         std::to_string(vc_of_[bit]);
+  const InputVc& vc = input(id);
+  std::string name = "router " + std::to_string(id >> 6U) + " input port " + std::to_string(port_of_[bit]) + " VC " +
+                     std::to_string(vc_of_[bit]);
+  const bool forks = trees_ != nullptr && forks_[dense(first_lane(id))].lanes != 0;
+  if (forks && vc.output != kNoPort) name += " branch to port " + std::to_string(vc.output);
+  return name;
 }
 
 std::string FlitNetwork::verify_conservation() const {
   std::int64_t held = 0;
   const std::size_t router_slots = input_vcs() * (ring_mask_ + 1);
   for (std::size_t slot = 0; slot < router_slots; ++slot) held += (rings_[slot] & kFlit) != 0 ? 1 : 0;
-  if (held != injected_flits_ - ejected_flits_) {
-    return "flits are lost: " + std::to_string(injected_flits_) + " injected, " + std::to_string(ejected_flits_) +
-           " ejected, but " + std::to_string(held) + " in buffers and on links";
+  if (held != flits_in_flight()) {
+    const std::string copied = trees_ == nullptr ? "" : std::to_string(copied_flits_) + " copied by branches, ";
+    return "flits are lost: " + std::to_string(injected_flits_) + " injected, " + copied +
+           std::to_string(ejected_flits_) + " ejected, but " + std::to_string(held) + " in buffers and on links";
   }
   const std::uint32_t horizon = static_cast<std::uint32_t>(cycle_ - base_) + wakes_mask_;
   for (std::size_t slot = 0; slot < rings_.size(); ++slot) {
@@ -106,6 +111,10 @@ std::string FlitNetwork::verify_conservation() const {
     return "a credit of " + name_of_input(sparse(vc)) + " never returned";
   }
   if (!idle()) return {};
+  if (trees_ != nullptr) {
+    const std::string left = multicast_left();
+    if (!left.empty()) return left;
+  }
   for (std::size_t n = 0; n < terminals_.size(); ++n) {
     if (injected_to_[n] != ejected_at_[n]) {
       return "node " + std::to_string(n) + " received " + std::to_string(ejected_at_[n]) + " of " +
@@ -131,6 +140,8 @@ std::string FlitNetwork::verify_conservation() const {
 
 std::string FlitNetwork::wait_for_cycle() const {
   // Each waiting input VC names one it waits for: the one that holds the slot or the VC it needs.
+  // Of a packet that forks, the branch that is furthest behind.
+  const auto behind = [&](std::uint32_t id) { return trees_ == nullptr ? id : waiting_lane(id); };
   const auto waits_for = [&](std::uint32_t id, std::string& reason) -> std::int64_t {
     const std::uint32_t r = id >> 6U;
     const std::uint32_t base = id & ~63U;
@@ -141,7 +152,7 @@ std::string FlitNetwork::wait_for_cycle() const {
       const std::uint32_t word = rings_[credit_slot(out.write, gap(r, vc.output))];
       reason = " waits for a credit of output port " + std::to_string(out.port) + " VC " + std::to_string(out.vc);
       if ((word & kFlit) == 0) return -1;
-      return out.down;
+      return behind(out.down);
     }
     const bool asks = !asking_.empty() && (asking_[r] & bit) != 0;
     if (asks && vc.output == kNoPort) {
@@ -150,7 +161,7 @@ std::string FlitNetwork::wait_for_cycle() const {
     }
     if (asks || (router(r).parked & bit) != 0) {
       reason = " waits for an output VC of port " + std::to_string(vc.output);
-      const std::size_t number = dense(id);
+      const std::size_t number = candidate_count_.empty() ? 0 : dense(id);
       const std::uint32_t count = candidate_count_.empty() ? 1 : candidate_count_[number];
       for (std::uint32_t i = 1; i < count; ++i) {
         const std::uint8_t other = candidates_[number * candidate_room_ + i].port;
@@ -171,16 +182,17 @@ std::string FlitNetwork::wait_for_cycle() const {
   };
   std::string longest;
   std::size_t longest_length = 0;
-  std::vector<std::uint32_t> seen(input_vcs(), 0);
+  std::vector<std::uint32_t> seen(std::size_t{num_routers_} * 64, 0);
   std::uint32_t walk = 0;
   for (std::size_t start = 0; start < input_vcs(); ++start) {
-    if (seen[start] != 0) continue;
+    const std::uint32_t from = behind(sparse(start));
+    if (seen[from] != 0) continue;
     ++walk;
     std::vector<std::uint32_t> chain;
     std::vector<std::string> reasons;
-    std::uint32_t at = sparse(start);
+    std::uint32_t at = from;
     while (true) {
-      if (seen[dense(at)] == walk) {
+      if (seen[at] == walk) {
         const auto first = static_cast<std::size_t>(std::find(chain.begin(), chain.end(), at) - chain.begin());
         std::string text = "cycle of " + std::to_string(chain.size() - first) + " waiting VCs:";
         for (std::size_t i = first; i < chain.size(); ++i) {
@@ -189,8 +201,8 @@ std::string FlitNetwork::wait_for_cycle() const {
         }
         return text;
       }
-      if (seen[dense(at)] != 0) break;
-      seen[dense(at)] = walk;
+      if (seen[at] != 0) break;
+      seen[at] = walk;
       std::string reason;
       const std::int64_t next = waits_for(at, reason);
       if (next == -2) break;
@@ -219,6 +231,7 @@ std::size_t FlitNetwork::core_bytes() const {
   sum += bytes(injected_to_) + bytes(ejected_at_) + bytes(arrivals_) + bytes(departures_) + bytes(flit_arrivals_);
   sum += bytes(streams_) + bytes(booksim_draws_) + bytes(queue_order_) + bytes(to_route_) + bytes(arrived_);
   sum += bytes(candidates_) + bytes(candidate_count_) + bytes(asking_) + bytes(asking_active_) + bytes(packet_number_);
+  sum += bytes(branches_) + bytes(forks_) + (trees_ == nullptr ? 0 : trees_->core_bytes());
   sum += bytes(spec_.links) + bytes(spec_.terminals) + bytes(spec_.classes);
   for (const auto& wakes : wakes_due_) sum += bytes(wakes);
   return sum;
@@ -240,6 +253,13 @@ void FlitNetwork::rebase(std::int64_t next_base) {
   // waits may have begun before the new base: their stamps wrap, differences stay right
   for (std::size_t number = 0; number < input_vcs(); ++number) {
     input(sparse(number)).since -= static_cast<std::uint32_t>(delta);
+  }
+  if (trees_ != nullptr) {
+    for (std::uint32_t r = 0; r < num_routers_; ++r) {
+      for (std::uint32_t lane = vcs_per_router_; lane < 64; ++lane) {
+        input((r << 6U) + lane).since -= static_cast<std::uint32_t>(delta);
+      }
+    }
   }
   if ((delta & 1) != 0) {
     for (std::uint32_t r = 0; r < num_routers_; ++r) {
@@ -311,6 +331,15 @@ void FlitNetwork::visit(sim::Visitor& v) {
   v.vector(Kind::state, arrivals_);
   v.vector(Kind::state, departures_);
   v.vector(Kind::state, flit_arrivals_);
+  if (trees_ != nullptr) {
+    v.vector(Kind::state, branches_);
+    v.vector(Kind::state, forks_);
+    v.value(Kind::state, free_copy_);
+    v.value(Kind::state, copies_free_);
+    v.value(Kind::state, copies_due_);
+    v.value(Kind::counter, copied_flits_);
+    trees_->visit(v);
+  }
   if (routing_ == nullptr) return;
   v.vector(Kind::state, streams_);
   for (BooksimRandom& draws : booksim_draws_) draws.visit(v);

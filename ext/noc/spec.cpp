@@ -1,6 +1,7 @@
 #include "noc/spec.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <set>
 #include <utility>
 
@@ -68,6 +69,19 @@ void check_classes(const NetworkSpec& s, Problems& out) {
   }
 }
 
+void check_multicast(const NetworkSpec& s, Problems& out) {
+  const std::int32_t vcs = s.multicast_vcs();
+  if (vcs == 0) return;
+  need(out, s.routing.kind == RoutingKind::table,
+       "a multicast class needs a routing with one way per router and destination (a table)");
+  need(out, !s.compat_booksim2, "BookSim2 knows no multicast: a multicast class goes with compat none");
+  const std::int64_t lanes = static_cast<std::int64_t>(s.ports) * s.num_vcs + s.extra_branches();
+  need(out, lanes <= 64,
+       "a router of " + std::to_string(s.ports) + " ports x " + std::to_string(s.num_vcs) + " VCs of which " +
+           std::to_string(vcs) + " fork to up to " + std::to_string(s.ports) + " branches has " +
+           std::to_string(lanes) + " input VCs and branches; at most 64 are supported");
+}
+
 void check_routes(const NetworkSpec& s, Problems& out) {
   const std::size_t want = static_cast<std::size_t>(std::max(s.routers, 0)) * s.terminals.size();
   if (s.routes.entries.size() != want) {
@@ -109,6 +123,12 @@ void check_routes(const NetworkSpec& s, Problems& out) {
 
 }  // namespace
 
+std::int32_t NetworkSpec::multicast_vcs() const {
+  std::uint32_t vcs = 0;
+  for (const ClassSpec& c : classes) vcs |= c.multicast ? c.vc_mask : 0;
+  return std::popcount(vcs);
+}
+
 std::vector<std::string> NetworkSpec::problems() const {
   Problems out;
   at_least(out, "routers", routers, 1);
@@ -135,6 +155,7 @@ std::vector<std::string> NetworkSpec::problems() const {
     const std::size_t before = out.size();
     check_graph(*this, out);
     check_classes(*this, out);
+    check_multicast(*this, out);
     if (before == out.size() && routing.kind == RoutingKind::table) check_routes(*this, out);
     need(out, (routing.kind == RoutingKind::plugin) == (routing.plugin != nullptr),
          "a plug-in routing function belongs to routing kind plugin, and to no other");

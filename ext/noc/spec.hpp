@@ -28,10 +28,12 @@ struct TerminalSpec {
   std::int32_t port = 0;
 };
 
-// Message classes use disjoint VCs; a larger priority injects first.
+// Message classes use disjoint VCs; a larger priority injects first. A packet of a multicast class may have several
+// destinations.
 struct ClassSpec {
   std::uint32_t vc_mask = 0;
   std::int32_t priority = 0;
+  bool multicast = false;
 };
 
 // A route is looked up once per head and router: output port in the low byte, index into `vc_sets` in the high byte.
@@ -60,6 +62,12 @@ struct NetworkSpec {
   // As BookSim2: one batch of flits at a time traverses a router's switch; routing functions draw from its generator in
   // its order (exact for delays R = V = S = 1); iSLIP ignores the priorities of candidates.
   bool compat_booksim2 = false;
+
+  [[nodiscard]] std::int32_t multicast_vcs() const;  // VCs of a port that belong to multicast classes
+  // Branches that a router may have at work beyond the first of each input VC.
+  [[nodiscard]] std::int64_t extra_branches() const {
+    return static_cast<std::int64_t>(multicast_vcs()) * ports * (ports - 1);
+  }
 
   // Every problem of this description, one sentence each; empty when a network can be built from it.
   [[nodiscard]] std::vector<std::string> problems() const;

@@ -269,11 +269,16 @@ void TrafficRun::finish() {
   done_ = true;
 }
 
-PacketRun::PacketRun(const NetworkSpec& network, const std::vector<PacketIn>& packets)
-    : network_(network), records_(packets.size()) {
+PacketRun::PacketRun(const NetworkSpec& network, const std::vector<PacketIn>& packets,
+                     const std::vector<std::vector<std::int32_t>>& dest_sets)
+    : network_(network), records_(packets.size()), several_(packets.size()) {
   for (std::size_t i = 0; i < packets.size(); ++i) {
     PacketIn packet = packets[i];
     packet.tag = i;
+    if (i < dest_sets.size() && !dest_sets[i].empty()) {
+      several_[i] = 1;
+      packet.group = network_.multicast_group(packet.source, dest_sets[i]);
+    }
     network_.offer(packet);
   }
 }
@@ -288,7 +293,12 @@ bool PacketRun::advance(std::int64_t max_work) {
     if (++steps % 1024 == 0 && network_.flit_hops() + steps >= stop) break;
   }
   for (const Arrival& arrival : network_.arrivals()) {
-    records_[arrival.tag] = {arrival.inject_cycle, arrival.cycle, arrival.hops, network_.terms(arrival)};
+    const PacketRecord record{arrival.inject_cycle, arrival.cycle, arrival.hops, network_.terms(arrival)};
+    if (several_[arrival.tag] == 0) {
+      records_[arrival.tag] = record;
+    } else {
+      deliveries_.push_back({static_cast<std::int64_t>(arrival.tag), arrival.dest, record});
+    }
   }
   network_.arrivals().clear();
   network_.departures().clear();
@@ -296,7 +306,19 @@ bool PacketRun::advance(std::int64_t max_work) {
   if (next != kNoEvent) return false;
   check_laws(network_);
   if (!network_.idle()) throw_deadlock(network_);
+  for (const Delivery& delivery : deliveries()) {
+    PacketRecord& record = records_[static_cast<std::size_t>(delivery.packet)];
+    if (delivery.record.eject_cycle > record.eject_cycle) record = delivery.record;
+  }
   return true;
+}
+
+std::vector<Delivery> PacketRun::deliveries() const {
+  std::vector<Delivery> sorted = deliveries_;
+  std::sort(sorted.begin(), sorted.end(), [](const Delivery& a, const Delivery& b) {
+    return a.packet != b.packet ? a.packet < b.packet : a.dest < b.dest;
+  });
+  return sorted;
 }
 
 }  // namespace cosim::noc

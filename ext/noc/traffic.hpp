@@ -147,19 +147,32 @@ struct PacketRecord {
   LatencyTerms terms;
 };
 
+// A multicast's arrival at one of its nodes.
+struct Delivery {
+  std::int64_t packet = 0;
+  std::int64_t dest = 0;
+  PacketRecord record;
+};
+
 class PacketRun {
  public:
-  // `packets` in the order of their sources' FIFOs; tags are ignored.
-  PacketRun(const NetworkSpec& network, const std::vector<PacketIn>& packets);
+  // `packets` in the order of their sources' FIFOs; tags are ignored. `dest_sets[i]`, when not empty, stands instead of
+  // the destination of packet i; its record is that of the last node reached (of several, the lowest).
+  PacketRun(const NetworkSpec& network, const std::vector<PacketIn>& packets,
+            const std::vector<std::vector<std::int32_t>>& dest_sets = {});
 
   bool advance(std::int64_t max_work);
 
   [[nodiscard]] const std::vector<PacketRecord>& records() const { return records_; }
   [[nodiscard]] FlitNetwork& network() { return network_; }
+  // Of the packets with sets, by packet and node.
+  [[nodiscard]] std::vector<Delivery> deliveries() const;
 
  private:
   FlitNetwork network_;
   std::vector<PacketRecord> records_;
+  std::vector<std::uint8_t> several_;  // per packet: it has a set
+  std::vector<Delivery> deliveries_;
 };
 
 }  // namespace cosim::noc

@@ -146,7 +146,7 @@ def test_frames_are_checked_together() -> None:
     assert "integers" in says({**good, "src": [0.5]})
     assert "got object" in says({**good, "src": [None]}) or "a value in every row" in says({**good, "src": [None]})
     assert "integers" in says({**good, "dst": ["x"]})
-    assert "multicast" in says({**good, "dst_set": ["1 2"]})
+    assert "a list of nodes" in says({**good, "dst_set": ["1 2"]})
     assert "result of the run" in says({**good, "hops": [1]})
     assert "message_class" in says({**good, "message_class": [1]})
 
