@@ -202,7 +202,8 @@ std::uint32_t FlitNetwork::offer(const PacketIn& packet) {
   const auto terminals = static_cast<std::uint32_t>(ejected_at_.size());
   if (as_u32(packet.source) >= terminals || as_u32(packet.dest) >= terminals || packet.size_flits < 1 ||
       as_u32(packet.message_class) >= num_classes_ || packet.create_cycle <= cycle_ || packet.held_flits < 0 ||
-      packet.held_flits > std::min(packet.size_flits, kMostHeldFlits) || !fits_its_group(packet)) {
+      packet.held_flits > std::min(packet.size_flits, kMostHeldFlits) ||
+      (packet.group >= 0 && !fits_its_group(packet))) {
     refuse(packet);
   }
   std::uint32_t slot = free_packet_;
@@ -226,7 +227,7 @@ std::uint32_t FlitNetwork::offer(const PacketIn& packet) {
                     as_u8(as_u32(packet.message_class)),
                     0,
                     static_cast<std::uint16_t>(packet.held_flits)};
-  if (packet.group >= 0) {
+  if (packet.group >= 0) [[unlikely]] {
     const MulticastGroup& group = trees_->groups()[as_size(packet.group)];
     packets_[slot].dest = trees_->dest(group.first_dest);
     packets_[slot].route_state = 1 + group.root;

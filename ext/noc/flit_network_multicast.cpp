@@ -51,7 +51,6 @@ std::int32_t FlitNetwork::multicast_group(std::int32_t source, const std::vector
 std::int32_t FlitNetwork::multicast_room(std::int32_t group) const { return trees_->groups().at(as_size(group)).room; }
 
 bool FlitNetwork::fits_its_group(const PacketIn& packet) const {
-  if (packet.group < 0) return true;
   if (trees_ == nullptr || as_size(packet.group) >= trees_->groups().size()) return false;
   const MulticastGroup& group = trees_->groups()[as_size(packet.group)];
   return (multicast_classes_ >> packet.message_class & 1U) != 0 && group.source == packet.source &&
