@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -12,6 +15,7 @@ from hypothesis import strategies as st
 from reference_multicast import Multicast, MulticastReference
 from reference_router import mesh
 
+from cosim._core import DeadlockError
 from cosim.config.errors import ConfigErrors
 from cosim.noc import Network
 
@@ -128,13 +132,59 @@ def test_without_contention_every_node_is_reached_as_by_a_unicast_and_every_tree
         assert result.packets["eject_cycle"].iloc[0] == result.deliveries["eject_cycle"].max()
 
 
+ONE_WAY_RING = {
+    "topology": {"kind": "ring", "routers": 4},
+    "routing": {
+        "table": [
+            {"router": r, "destination": d, "next_router": (r + 1) % 4} for r in range(4) for d in range(4) if r != d
+        ]
+    },
+    "num_vcs": 2,
+    "vc_buf_size": 4,
+    "classes": CLASSES,
+}
+
+
 def test_the_dependency_check_covers_the_multicast_class() -> None:
-    check = Network(config([3, 3])).check_deadlock()
-    assert check.deadlock_free
-    ring = {"topology": {"kind": "ring", "routers": 4}, "routing": {"table": [
-        {"router": r, "destination": d, "next_router": (r + 1) % 4} for r in range(4) for d in range(4) if r != d
-    ]}, "num_vcs": 2, "classes": CLASSES}  # fmt: skip
-    assert not Network(ring).check_deadlock().deadlock_free
+    assert Network(config([3, 3])).check_deadlock().deadlock_free
+    check = Network(ONE_WAY_RING).check_deadlock()
+    assert not check.deadlock_free
+    assert check.cycle
+
+
+def test_a_deadlock_among_branches_names_them() -> None:
+    frame = pd.DataFrame({"create_cycle": 0, "src": [0, 1, 2, 3] * 6, "size_flits": 4, "message_class": "multicast"})
+    frame["dst_set"] = pd.Series([[0, 1, 2, 3]] * len(frame))
+    with pytest.raises(DeadlockError, match="cycle of 4 waiting VCs") as caught:
+        Network(ONE_WAY_RING).run_packets(frame)
+    assert "VC 1 branch to port 0 waits for a credit of output port 0 VC 1, held by router" in str(caught.value)
+
+
+FAULTY_RUN = """
+import pandas as pd
+from cosim.noc import Network
+
+classes = {"unicast": {"vcs": [0]}, "multicast": {"vcs": [1], "multicast": True}}
+network = Network({"topology": {"kind": "mesh", "shape": [3, 3]}, "num_vcs": 2, "classes": classes})
+frame = pd.DataFrame({"create_cycle": 0, "src": range(9), "size_flits": 4, "message_class": "multicast"})
+frame["dst_set"] = pd.Series([list(range(9))] * 9)
+network.run_packets(frame)
+print("finished")
+"""
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize(("fault", "says"), [("lose_flit", "copied by branches"), ("drop_credit", "a credit of")])
+def test_a_law_broken_among_branches_is_reported(fault: str, says: str) -> None:
+    environment = {key: value for key, value in os.environ.items() if key != "COSIM_FAULT"}
+    command = [sys.executable, "-c", FAULTY_RUN]
+    healthy = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert healthy.stdout.strip() == "finished", healthy.stderr
+    environment["COSIM_FAULT"] = fault
+    broken = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert broken.returncode != 0
+    assert "conservation law of the network broken" in broken.stderr
+    assert says in broken.stderr
 
 
 def refusal(frame: dict[str, Any], **keys: Any) -> str:
