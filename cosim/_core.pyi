@@ -375,6 +375,11 @@ class NetworkSpec:
     @routers.setter
     def routers(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None: ...
     @property
+    def routes(self) -> tuple[list[int], list[int]]:
+        """
+        Entries and vc_sets as set_routes takes them; empty where a function routes.
+        """
+    @property
     def routing_delay(self) -> int: ...
     @routing_delay.setter
     def routing_delay(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None: ...
@@ -1102,7 +1107,7 @@ class Engine:
     def add_flit_network(
         self,
         *,
-        graph: dict[str, typing.Any],
+        graph: NetworkSpec,
         clock: Clock,
         flit_bytes: typing.SupportsInt | typing.SupportsIndex,
         header_bytes: typing.SupportsInt | typing.SupportsIndex,

@@ -233,7 +233,9 @@ class HardwareSpec(Spec):
     assumed: Items[str] = ()
 
     def problems(self) -> Iterator[Problem]:
-        counts: dict[str, int | None] = {name: level.topology.router_count() for name, level in self.levels.items()}
+        counts: dict[str, int | None] = {
+            name: len(level.topology.node_routers()) for name, level in self.levels.items()
+        }
         instances = {name: level.count for name, level in self.levels.items()}
         places = [
             (name, level, routers)
@@ -285,12 +287,12 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 
 def _salvaged_count(level: Any) -> int | None:
-    """Routers of a level whose topology is valid by itself."""
+    """Nodes of a level whose topology is valid by itself."""
     try:
         topology = LEVEL_TOPOLOGIES.build(_mapping(level).get("topology"))
     except (PydanticCustomError, ValidationError):
         return None
-    return int(topology.router_count())
+    return len(topology.node_routers())
 
 
 def _instance_problems(endpoints: Mapping[str, EndpointSpec], counts: Mapping[str, int]) -> Iterator[Problem]:

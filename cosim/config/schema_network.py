@@ -6,7 +6,7 @@ Keys and meanings are BookSim2's (``num_vcs``, ``vc_buf_size``, ``routing_delay`
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import (
     BeforeValidator,
@@ -135,10 +135,13 @@ class RoutingSpec(ShortSpec):
 
 
 class LevelRoutingSpec(RoutingSpec):
-    """The routing of a system's level."""
+    """The routing of a system's level: any but those that serve comparisons with BookSim2, and plug-ins."""
 
-    name: Literal["dor"]
-    root: None = None
+    name: Literal[
+        "dor", "dateline", "nca", "odd_even", "west_first", "min_adaptive", "direct", "up_down",
+        "layered_shortest_path", "table",
+    ]  # fmt: skip
+    plugin: None = None
 
 
 def _latencies(value: Any) -> int | tuple[int, ...]:
@@ -206,15 +209,27 @@ class NetworkSpec(Spec):
         """
         return self.st_prepare_delay + self.st_final_delay + 2 * self.longest_link_cycles + 2 + self.credit_delay
 
+    def routing_problems(self) -> Iterator[Problem]:
+        """A routing that this topology does not take, or a root that it does not have."""
+        allowed = self.routings()
+        name = self.routing_name
+        if name not in allowed:
+            yield Problem(("routing",), one_of(allowed), repr(name), did_you_mean(name, allowed))
+        if len(getattr(self.topology, "shape", (0, 0))) != 2 and name in ("odd_even", "west_first"):
+            yield Problem(("routing",), f"a mesh of two dimensions for {name}", "another")
+        root = self.routing.root if self.routing is not None else None
+        if root is not None and root >= self.topology.router_count():
+            yield Problem(("routing", "root"), f"a router below {self.topology.router_count()}", str(root))
+
+    def routings(self) -> tuple[str, ...]:
+        """The routings that the topology takes."""
+        return ROUTINGS[self.topology.kind]
+
     def problems(self) -> Iterator[Problem]:
         yield from super().problems()
         if self.st_prepare_delay + self.st_final_delay == 0:
             yield Problem(("st_final_delay",), "st_prepare_delay + st_final_delay of at least 1", "0")
-        allowed = ROUTINGS[self.topology.kind]
-        if self.routing_name not in allowed:
-            yield Problem(
-                ("routing",), one_of(allowed), repr(self.routing_name), did_you_mean(self.routing_name, allowed)
-            )
+        yield from self.routing_problems()
         if isinstance(self.link_latency, tuple):
             dimensions = len(getattr(self.topology, "shape", ()))
             if len(self.link_latency) != dimensions:
@@ -287,20 +302,22 @@ class MessageClasses(Spec):
                     )
 
 
-def default_message_classes(num_vcs: int) -> dict[str, Any]:
-    """The classes of a level that names none, for at least three VCs.
+def default_message_classes(num_vcs: int, least: int = 1) -> dict[str, Any]:
+    """The classes of a level that names none, for at least three times ``least`` VCs, which each of them needs.
 
-    The last VC is for ``prefetch`` (and copies between memories); ``token`` and ``weight`` share out the rest in equal
-    parts, ``weight`` getting the odd one. Tokens hold their buffers until weights come: hence the wait. Priorities fall
-    from token over weight to prefetch.
+    The last ``least`` VCs are for ``prefetch`` (and copies between memories); ``token`` and ``weight`` share out the
+    rest in equal parts, ``weight`` getting the odd one. Tokens hold their buffers until weights come: hence the wait.
+    Priorities fall from token over weight to prefetch.
     """
-    if num_vcs < len(MESSAGE_CLASSES):
-        raise ValueError(f"the default message classes need {len(MESSAGE_CLASSES)} VCs, not {num_vcs}")
-    split = (num_vcs - 1) // 2
+    needed = least * len(MESSAGE_CLASSES)
+    if num_vcs < needed:
+        raise ValueError(f"the default message classes need {needed} VCs, not {num_vcs}")
+    rest = num_vcs - least
+    split = rest // 2
     return {
         "token": {"vcs": list(range(split)), "priority": 2, "waits_for": ["weight"]},
-        "weight": {"vcs": list(range(split, num_vcs - 1)), "priority": 1, "waits_for": []},
-        "prefetch": {"vcs": [num_vcs - 1], "priority": 0, "waits_for": []},
+        "weight": {"vcs": list(range(split, rest)), "priority": 1, "waits_for": []},
+        "prefetch": {"vcs": list(range(rest, num_vcs)), "priority": 0, "waits_for": []},
     }
 
 
@@ -328,9 +345,13 @@ class LevelSpec(NetworkSpec):
         if not isinstance(value, Mapping) or value.get("message_classes") is not None:
             return value
         num_vcs: Any = value.get("num_vcs")
-        # Too few VCs are reported by `problems`; three classes on VC 0..2 let the other checks go on.
-        enough = type(num_vcs) is int and num_vcs >= len(MESSAGE_CLASSES)
-        derived = default_message_classes(num_vcs if enough else len(MESSAGE_CLASSES))
+        # Too few VCs are reported by `problems`; classes on the VCs they need let the other checks go on.
+        routing: Any = value.get("routing")
+        name = routing.get("name") if isinstance(routing, Mapping) else getattr(routing, "name", routing)
+        least = 2 if isinstance(name, str) and name in HALVES_ITS_VCS else 1
+        needed = least * len(MESSAGE_CLASSES)
+        enough = type(num_vcs) is int and num_vcs >= needed
+        derived = default_message_classes(num_vcs if enough else needed, least)
         return {**value, "message_classes": derived}
 
     @classmethod
@@ -349,18 +370,36 @@ class LevelSpec(NetworkSpec):
                 f"{self.header_bytes} bytes",
             )
 
+    @property
+    def least_vcs(self) -> int:
+        """VCs that the routing needs of every message class; layers of shortest ways are counted on the graph."""
+        return 2 if self.routing_name in HALVES_ITS_VCS else 1
+
+    def routings(self) -> tuple[str, ...]:
+        known = LevelRoutingSpec.model_fields["name"].annotation
+        return tuple(name for name in super().routings() if name in get_args(known))
+
     def _class_problems(self) -> Iterator[Problem]:
-        needed = len(MESSAGE_CLASSES)
+        least = self.least_vcs
+        needed = least * len(MESSAGE_CLASSES)
         if self.num_vcs < needed and self.message_classes == MessageClasses.model_validate(
-            default_message_classes(needed)
+            default_message_classes(needed, least)
         ):
+            each = "one" if least == 1 else f"{least} ({self.routing_name} parts them)"
             yield Problem(
                 ("num_vcs",),
-                f"at least {needed} VCs, one for each of the message classes {', '.join(MESSAGE_CLASSES)}",
+                f"at least {needed} VCs, {each} for each of the message classes {', '.join(MESSAGE_CLASSES)}",
                 str(self.num_vcs),
-                "or write message_classes out",
+                "or write message_classes out" if least == 1 else None,
             )
             return
+        for name, spec in self.message_classes.by_name().items():
+            if len(spec.vcs) < least:
+                yield Problem(
+                    ("message_classes", name, "vcs"),
+                    f"at least {least} VCs ({self.routing_name} parts them)",
+                    str(len(spec.vcs)),
+                )
         for name, spec in self.message_classes.by_name().items():
             for position, vc in enumerate(spec.vcs):
                 if vc >= self.num_vcs:
@@ -433,11 +472,6 @@ class NetworkConfig(NetworkSpec):
                 f"at least 2 VCs of every message class ({self.routing_name} parts them)",
                 str(least),
             )
-        if len(getattr(self.topology, "shape", (0, 0))) != 2 and self.routing_name in ("odd_even", "west_first"):
-            yield Problem(("routing",), f"a mesh of two dimensions for {self.routing_name}", "another")
-        root = self.routing.root if self.routing is not None else None
-        if root is not None and root >= self.topology.router_count():
-            yield Problem(("routing", "root"), f"a router below {self.topology.router_count()}", str(root))
         if self.failed_links and self.routing_name not in SURVIVES_FAILURES:
             allowed = [name for name in ROUTINGS[self.topology.kind] if name in SURVIVES_FAILURES]
             yield Problem(

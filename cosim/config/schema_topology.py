@@ -21,6 +21,8 @@ __all__ = [
     "FullyConnectedSpec",
     "GraphLinkSpec",
     "GraphSpec",
+    "GridSpec",
+    "GridWithNodesSpec",
     "LevelTopology",
     "LinkNameSpec",
     "MeshSpec",
@@ -59,6 +61,10 @@ class TopologySpec(Spec):
         """Nodes per dimension where node ids are coordinates, empty elsewhere."""
         return ()
 
+    def node_routers(self) -> tuple[int, ...]:
+        """Router of each node."""
+        return tuple(range(self.router_count()))
+
     def problems(self) -> Iterator[Problem]:
         if self.router_count() > MOST_ROUTERS:
             yield Problem((), f"at most {MOST_ROUTERS} routers", str(self.router_count()))
@@ -89,18 +95,6 @@ class MeshSpec(GridSpec):
 
     kind: Literal["mesh"]
 
-    def links(self) -> Iterator[tuple[int, int]]:
-        """Every directed link as (from router, to router), in a fixed order."""
-        for router in range(self.router_count()):
-            stride = 1
-            for size in self.shape:
-                place = router // stride % size
-                if place + 1 < size:
-                    yield router, router + stride
-                if place > 0:
-                    yield router, router - stride
-                stride *= size
-
 
 class GridWithNodesSpec(GridSpec):
     """A grid with ``concentration`` nodes at every router; node n is at router n div concentration."""
@@ -109,6 +103,9 @@ class GridWithNodesSpec(GridSpec):
 
     def port_count(self) -> int:
         return self.link_ports() + self.concentration
+
+    def node_routers(self) -> tuple[int, ...]:
+        return tuple(node // self.concentration for node in range(self.router_count() * self.concentration))
 
     def node_shape(self) -> tuple[int, ...]:
         return self.shape if self.concentration == 1 else ()
@@ -139,6 +136,9 @@ class RingSpec(TopologySpec):
     def port_count(self) -> int:
         return 2 + self.concentration
 
+    def node_routers(self) -> tuple[int, ...]:
+        return tuple(node // self.concentration for node in range(self.router_count() * self.concentration))
+
     def node_shape(self) -> tuple[int, ...]:
         return (self.routers,) if self.concentration == 1 else ()
 
@@ -155,6 +155,9 @@ class CrossbarSpec(TopologySpec):
     def port_count(self) -> int:
         return self.nodes
 
+    def node_routers(self) -> tuple[int, ...]:
+        return (0,) * self.nodes
+
 
 class FullyConnectedSpec(TopologySpec):
     """A link from every router to every other; port p leads to router p, or p + 1 from routers up to p."""
@@ -168,6 +171,9 @@ class FullyConnectedSpec(TopologySpec):
 
     def port_count(self) -> int:
         return self.routers - 1 + self.concentration
+
+    def node_routers(self) -> tuple[int, ...]:
+        return tuple(node // self.concentration for node in range(self.router_count() * self.concentration))
 
     def node_shape(self) -> tuple[int, ...]:
         return (self.routers,) if self.concentration == 1 else ()
@@ -185,6 +191,10 @@ class FatTreeSpec(TopologySpec):
 
     def port_count(self) -> int:
         return 2 * self.k if self.n > 1 else self.k
+
+    def node_routers(self) -> tuple[int, ...]:
+        leaves = int(self.k ** (self.n - 1))
+        return tuple((self.n - 1) * leaves + node // self.k for node in range(leaves * self.k))
 
 
 class PodFatTreeSpec(TopologySpec):
@@ -212,6 +222,10 @@ class PodFatTreeSpec(TopologySpec):
         leaf = self.nodes_per_leaf + self.aggregations_per_pod * self.leaf_links
         aggregation = self.leaves_per_pod * self.leaf_links + self.cores * self.core_links
         return max(leaf, aggregation, self.pods * self.aggregations_per_pod * self.core_links)
+
+    def node_routers(self) -> tuple[int, ...]:
+        nodes = self.pods * self.leaves_per_pod * self.nodes_per_leaf
+        return tuple(node // self.nodes_per_leaf for node in range(nodes))
 
 
 class LinkNameSpec(Spec):
@@ -260,7 +274,6 @@ class GraphSpec(TopologySpec):
     nodes: Annotated[Items[Router], Field(min_length=1)] | None = None
 
     def node_routers(self) -> tuple[int, ...]:
-        """Router of each node."""
         return tuple(range(self.routers)) if self.nodes is None else self.nodes
 
     def router_count(self) -> int:
@@ -306,7 +319,6 @@ def _beyond(routers: int, ends: Sequence[Sequence[Any]], nodes: Sequence[Any]) -
 
 
 _LATER = "this kind is not supported yet"
-_NOT_IN_LEVELS = "this kind is not supported yet in a system; networks by themselves (cosim noc) take it"
 _KINDS: dict[str, type[Spec]] = {
     "mesh": MeshWithNodesSpec,
     "torus": TorusSpec,
@@ -324,8 +336,7 @@ def _every_kind() -> Mapping[str, type[Spec] | str]:
 
 
 def _kinds_of_levels() -> Mapping[str, type[Spec] | str]:
-    others = {kind: _NOT_IN_LEVELS for kind in _KINDS if kind != "mesh"}
-    return {"mesh": MeshSpec, **others, "package": _LATER}
+    return {**_KINDS, "mesh": MeshSpec, "package": _LATER}
 
 
 TOPOLOGIES = Kinds("topology", "kind", _every_kind)
@@ -339,4 +350,4 @@ def _build(value: Any) -> Any:
 
 
 Topology = Annotated[SerializeAsAny[TopologySpec], BeforeValidator(_build), TOPOLOGIES]
-LevelTopology = Annotated[SerializeAsAny[MeshSpec], BeforeValidator(LEVEL_TOPOLOGIES.build), LEVEL_TOPOLOGIES]
+LevelTopology = Annotated[SerializeAsAny[TopologySpec], BeforeValidator(LEVEL_TOPOLOGIES.build), LEVEL_TOPOLOGIES]

@@ -7,19 +7,26 @@ from collections.abc import Sequence
 
 from cosim import _core
 from cosim.config.errors import ConfigErrors, Problems
-from cosim.config.schema_network import FailedLinkSpec, NetworkConfig, TableRowSpec
+from cosim.config.schema_network import FailedLinkSpec, NetworkConfig, NetworkSpec, TableRowSpec
 from cosim.config.schema_topology import (
     CrossbarSpec,
     FatTreeSpec,
     FullyConnectedSpec,
     GraphSpec,
+    GridSpec,
     GridWithNodesSpec,
     PodFatTreeSpec,
     RingSpec,
 )
 from cosim.plugins.routing import RoutingPlugin
 
-__all__ = ["build_spec", "routing_seed"]
+__all__ = ["PIPELINE", "build_spec", "build_topology", "routing_seed", "set_routing"]
+
+PIPELINE = (
+    "num_vcs", "vc_buf_size", "routing_delay", "vc_alloc_delay", "sw_alloc_delay", "st_prepare_delay",
+    "st_final_delay", "credit_delay",
+)  # fmt: skip
+"""Keys of a network that its core takes as they are."""
 
 
 def build_spec(config: NetworkConfig, plugin: RoutingPlugin | None = None) -> _core.NetworkSpec:
@@ -31,19 +38,16 @@ def build_spec(config: NetworkConfig, plugin: RoutingPlugin | None = None) -> _c
     """
     path = "network"
     spec = _core.NetworkSpec()
-    for key in (
-        "num_vcs", "vc_buf_size", "routing_delay", "vc_alloc_delay", "sw_alloc_delay", "st_prepare_delay",
-        "st_final_delay", "credit_delay",
-    ):  # fmt: skip
+    for key in PIPELINE:
         setattr(spec, key, getattr(config, key))
     spec.compat_booksim2 = config.compat == "booksim2"
     for message_class in config.classes.values():
         vcs = sum(1 << vc for vc in message_class.vcs)
         spec.add_class(vcs, message_class.priority, message_class.multicast)
-    _build_topology(spec, config)
+    build_topology(spec, config)
     _take_out(spec, config.failed_links)
     try:
-        _set_routing(spec, config)
+        set_routing(spec, config)
     except ValueError as problem:
         raise ConfigErrors.single(f"a network that {config.routing_name} can route", str(problem), path=path) from None
     if plugin is not None:
@@ -56,15 +60,17 @@ def build_spec(config: NetworkConfig, plugin: RoutingPlugin | None = None) -> _c
     return spec
 
 
-def _build_topology(spec: _core.NetworkSpec, config: NetworkConfig) -> None:
+def build_topology(spec: _core.NetworkSpec, config: NetworkSpec) -> None:
+    """Adds the routers, links and nodes of ``config`` to ``spec``."""
     topology, depth = config.topology, config.link_depth_flits
     latency = config.longest_link_cycles
-    if isinstance(topology, GridWithNodesSpec):
+    if isinstance(topology, GridSpec):
         per_dimension = config.link_latency
         if isinstance(per_dimension, int):
             per_dimension = (latency,) * len(topology.shape)
         wraps = topology.kind == "torus"
-        spec.build_grid(list(topology.shape), wraps, topology.concentration, list(per_dimension), depth)
+        concentration = topology.concentration if isinstance(topology, GridWithNodesSpec) else 1
+        spec.build_grid(list(topology.shape), wraps, concentration, list(per_dimension), depth)
     elif isinstance(topology, RingSpec):
         spec.build_grid([topology.routers], True, topology.concentration, [latency], depth)
     elif isinstance(topology, CrossbarSpec):
@@ -107,7 +113,13 @@ def _take_out(spec: _core.NetworkSpec, failed: Sequence[FailedLinkSpec]) -> None
         spec.links = [link for i, link in enumerate(links) if i not in gone]
 
 
-def _set_routing(spec: _core.NetworkSpec, config: NetworkConfig) -> None:
+def set_routing(spec: _core.NetworkSpec, config: NetworkSpec) -> None:
+    """Routes ``spec`` as ``config`` says: a table, or a function of the core with the seed of a run of seed 1.
+
+    Raises:
+        ConfigErrors: a route table that misses a router-destination pair or names a link that does not exist.
+        ValueError: a node that cannot be reached, or too few VCs for layers of shortest ways.
+    """
     name = config.routing_name
     if config.routing is not None and config.routing.table is not None:
         _set_table(spec, config.routing.table)

@@ -219,6 +219,8 @@ def link_rows(machine: Machine) -> pd.DataFrame:
             [[*network.xy(a), *network.xy(b)] for a, b in zip(sources.tolist(), targets.tolist(), strict=True)],
             dtype=np.int64,
         ).reshape(-1, 4)
+        if not network.graph.placed:
+            places[:] = -1
         for name, columns in by_class.items():
             part = pd.DataFrame(
                 {

@@ -17,7 +17,7 @@ from cosim._core import Clock, Engine, TaskKind
 from cosim.config.schema_network import MESSAGE_CLASSES
 from cosim.policy.base import Pressure
 from cosim.run.memory_channel import MemoryChannel
-from cosim.run.network_columns import end_terminals, flit_graph, legs, link_tables, packet_payloads, ways
+from cosim.run.network_columns import end_terminals, flit_graph, link_tables, packet_payloads, ways
 
 if TYPE_CHECKING:
     from cosim.policy.residency import CopyOrder, Residency
@@ -439,7 +439,7 @@ def _add_flit_network(
                 node_router[nodes[place.index]] = place.router
         towards, payloads = ways(system, network, [router for _, router, _, _ in ends], node_router, takers)
         extra = {
-            "legs": legs(network),
+            "legs": network.legs,
             "descends": [descends for _, _, _, descends in ends],
             "gateways": rows,
             "nodes": len(node_router),

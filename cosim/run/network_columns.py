@@ -9,24 +9,15 @@ import numpy as np
 import numpy.typing as npt
 
 from cosim.config.errors import ConfigErrors
+from cosim.system.level_graph import flit_network
+from cosim.system.networks import class_rows
 
 if TYPE_CHECKING:
-    from cosim.config.schema_network import LevelSpec
+    from cosim._core import NetworkSpec
     from cosim.system import System
     from cosim.system.networks import Gateway, Network
 
-__all__ = ["end_terminals", "flit_graph", "legs", "link_tables", "packet_payloads", "ways"]
-
-_PIPELINE = (
-    "num_vcs",
-    "vc_buf_size",
-    "routing_delay",
-    "vc_alloc_delay",
-    "sw_alloc_delay",
-    "st_prepare_delay",
-    "st_final_delay",
-    "credit_delay",
-)
+__all__ = ["end_terminals", "flit_graph", "link_tables", "packet_payloads", "ways"]
 
 
 def _whole(rate: Fraction, path: str) -> int:
@@ -49,20 +40,6 @@ def link_tables(system: System) -> dict[str, Any]:
         "link_target": system.routes.target.tolist(),
         "next_link": system.routes.next_link.reshape(-1).tolist(),
     }
-
-
-def legs(network: Network) -> int:
-    """Sets of VCs per message class: two under a gateway, for what starts here and for what comes from above."""
-    return 2 if network.above >= 0 else 1
-
-
-def _class_rows(level: LevelSpec, sets: int) -> list[tuple[int, int]]:
-    """(VC mask, priority) of every class and leg; of two legs the first has the larger half."""
-    rows = []
-    for spec in level.message_classes.by_name().values():
-        half = -(-len(spec.vcs) // sets)
-        rows += [(sum(1 << vc for vc in spec.vcs[leg * half : (leg + 1) * half]), spec.priority) for leg in range(sets)]
-    return rows
 
 
 def end_terminals(system: System, network: Network) -> tuple[dict[int, list[int]], dict[int, list[int]], list[int]]:
@@ -88,37 +65,10 @@ def end_terminals(system: System, network: Network) -> tuple[dict[int, list[int]
     return endpoints, gateways, routers
 
 
-def flit_graph(system: System, network: Network) -> dict[str, Any]:
-    """The ``graph`` of ``Engine.add_flit_network``; the ports of terminals follow those of links."""
-    level, graph = network.level, network.graph
-    links = np.stack(
-        [
-            graph.source,
-            graph.from_port,
-            graph.target,
-            graph.to_port,
-            graph.latency_cycles,
-            np.full(len(graph.source), level.link_depth_flits, dtype=np.int32),
-        ],
-        axis=1,
-    )
+def flit_graph(system: System, network: Network) -> NetworkSpec:
+    """The ``graph`` of ``Engine.add_flit_network``."""
     _, _, routers = end_terminals(system, network)
-    terminals = np.zeros((len(routers), 2), dtype=np.int32)
-    taken = np.zeros(graph.routers, dtype=np.int32)
-    for number, router in enumerate(routers):
-        terminals[number] = (router, graph.link_ports + taken[router])
-        taken[router] += 1
-    following = graph.next_link[:, terminals[:, 0]]
-    ports = np.where(following >= 0, graph.from_port[following], terminals[None, :, 1])
-    return {
-        "routers": graph.routers,
-        "ports": graph.link_ports + int(taken.max(initial=1)),
-        "links": links.astype(np.int32),
-        "terminals": terminals,
-        "classes": np.array(_class_rows(level, legs(network)), dtype=np.int32),
-        "routes": np.ascontiguousarray(ports.reshape(-1), dtype=np.uint16),
-        **{name: getattr(level, name) for name in _PIPELINE},
-    }
+    return flit_network(network.level, network.graph, routers, class_rows(network.level, network.legs))
 
 
 def packet_payloads(system: System, sources: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:

@@ -197,7 +197,11 @@ _SHOWN_FIGURES = (
 
 
 def _level_text(name: str, level: LevelSpec, several: bool) -> str:
-    shape = " × ".join(map(str, getattr(level.topology, "shape", ())))
+    keys = level.topology.model_dump(exclude_defaults=True)
+    shape = " × ".join(map(str, keys.get("shape", ())))
+    if not shape:
+        counted = {key: value for key, value in keys.items() if isinstance(value, int)}
+        shape = ", ".join(f"{key} {value}" for key, value in counted.items())
     count = f"{level.count} × " if level.count > 1 else ""
     return f"{name}: {count}{level.topology.kind} {shape}" if several else f"{level.topology.kind} {shape}"
 

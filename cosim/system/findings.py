@@ -9,8 +9,9 @@ from cosim.config.loader import Document, KeyPath
 from cosim.config.schema_hardware import EndpointSpec, GatewaySpec, HardwareSpec, MemorySpec
 from cosim.config.schema_network import MOST_INPUT_VCS, LevelSpec
 from cosim.config.units import BANDWIDTH, BYTES, FREQUENCY, format_quantity
+from cosim.system.level_graph import LevelGraph, level_links
 from cosim.system.memory import MemoryFigures, memory_figures
-from cosim.system.networks import gateway_pairs
+from cosim.system.networks import class_rows, gateway_pairs
 
 __all__ = ["FiguresOf", "hardware_findings", "unreachable_routers"]
 
@@ -52,18 +53,9 @@ def hardware_findings(
         found.extend(_gateway_errors(spec, gateway, document, (*path, "gateways", name)))
     for name in sorted({gateway.lower for gateway in spec.gateways.values()}):
         found.extend(_leg_errors(spec.levels[name], document, (*path, "levels", name)))
-    for name, level in spec.levels.items():
-        apart = unreachable_routers(level.topology.router_count(), list(level.topology.links()))
-        if apart:
-            shown = ", ".join(map(str, apart[:8])) + (" ..." if len(apart) > 8 else "")
-            found.append(
-                document.error(
-                    (*path, "levels", name, "topology"),
-                    "a topology whose routers all reach each other",
-                    f"router {shown} apart from router 0",
-                )
-            )
-        found.extend(_router_errors(spec, name, document, (*path, "levels", name)))
+    lower = {gateway.lower for gateway in spec.gateways.values()}
+    for name in spec.levels:
+        found.extend(_graph_errors(spec, name, name in lower, document, (*path, "levels", name)))
     figures: dict[str, MemoryFigures] = {}
     for name, endpoint in spec.endpoints.items():
         where: KeyPath = (*path, "endpoints", name)
@@ -137,7 +129,7 @@ def _gateway_errors(
 ) -> Iterator[ConfigError]:
     pairs = gateway_pairs(spec, gateway)
     if isinstance(pairs, str):
-        count = len(gateway.at[gateway.upper].indices(spec.levels[gateway.upper].topology.router_count()))
+        count = len(gateway.at[gateway.upper].indices(len(spec.levels[gateway.upper].topology.node_routers())))
         yield document.error((*where, "at", gateway.upper), pairs, f"{count} routers")
     packets = {name: spec.levels[name].max_packet_flits * spec.levels[name].flit_width for name in gateway.between}
     name = max(packets, key=lambda level: packets[level])
@@ -178,25 +170,51 @@ def _leg_errors(level: LevelSpec, document: Document, where: KeyPath) -> Iterato
             )
 
 
-def _router_errors(spec: HardwareSpec, name: str, document: Document, where: KeyPath) -> list[ConfigError]:
+def _graph_errors(
+    spec: HardwareSpec, name: str, under_gateway: bool, document: Document, where: KeyPath
+) -> list[ConfigError]:
+    """A level whose routers do not reach each other, whose routing does not fit, or whose routers are too large."""
+    level = spec.levels[name]
+    try:
+        graph = LevelGraph.of(level, class_rows(level, 2 if under_gateway else 1))
+    except ConfigErrors as problem:
+        return [
+            document.error((*where, "routing"), error.expected, error.got, error.suggestion) for error in problem.errors
+        ]
+    except ValueError as problem:
+        links = list(level_links(level))
+        apart = unreachable_routers(level.topology.router_count(), links)
+        if not apart:
+            return [document.error((*where, "routing"), f"a level that {level.routing_name} can route", str(problem))]
+        shown = ", ".join(map(str, apart[:8])) + (" ..." if len(apart) > 8 else "")
+        expected, got = "a topology whose routers all reach each other", f"router {shown} apart from router 0"
+        return [document.error((*where, "topology"), expected, got)]
+    return _router_errors(spec, name, graph, document, where)
+
+
+def _router_errors(
+    spec: HardwareSpec, name: str, graph: LevelGraph, document: Document, where: KeyPath
+) -> list[ConfigError]:
     """Routers with more input VCs (ports × VCs) than the network core holds."""
     level = spec.levels[name]
-    terminals = [0] * level.topology.router_count()
+    terminals = [0] * graph.routers
     for endpoint in spec.endpoints.values():
-        for router in endpoint.at[name].indices(len(terminals)) if name in endpoint.at else ():
-            terminals[router] += endpoint.ports
+        for node in endpoint.at[name].indices(len(graph.node_router)) if name in endpoint.at else ():
+            terminals[graph.node_router[node]] += endpoint.ports
     for gateway in spec.gateways.values():
         for router in _gateway_routers(spec, gateway, name):
             terminals[router] += gateway.ports_at(name)
-    ports = level.topology.link_ports() + max(terminals)
+    kept = graph.link_ports.sum(axis=1).tolist()
+    router = max(range(graph.routers), key=lambda r: (kept[r] + terminals[r], -r))
+    ports = kept[router] + terminals[router]
     if ports * level.num_vcs <= MOST_INPUT_VCS:
         return []
     return [
         document.error(
             (*where, "num_vcs"),
             f"at most {MOST_INPUT_VCS} input VCs (ports × VCs) at a router",
-            f"{ports} ports (for {level.topology.link_ports()} links and {max(terminals)} terminals at router "
-            f"{terminals.index(max(terminals))}) × {level.num_vcs} VCs = {ports * level.num_vcs}",
+            f"{ports} ports (for {kept[router]} links and {terminals[router]} terminals at router "
+            f"{router}) × {level.num_vcs} VCs = {ports * level.num_vcs}",
         )
     ]
 

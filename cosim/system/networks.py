@@ -12,7 +12,16 @@ from cosim.config.schema_hardware import GatewaySpec, HardwareSpec
 from cosim.config.schema_network import LevelSpec
 from cosim.system.level_graph import LevelGraph
 
-__all__ = ["LINK", "Gateway", "Network", "build_gateways", "build_networks", "gateway_pairs", "system_links"]
+__all__ = [
+    "LINK",
+    "Gateway",
+    "Network",
+    "build_gateways",
+    "build_networks",
+    "class_rows",
+    "gateway_pairs",
+    "system_links",
+]
 
 LINK = np.dtype([("source", np.int32), ("target", np.int32), ("latency_cycles", np.int32), ("network", np.int32)])
 """A directed link between two routers of one network."""
@@ -44,6 +53,11 @@ class Network:
     def label(self) -> str:
         """``level`` or, of several instances, ``level[instance]``."""
         return f"{self.level_name}[{self.instance}]" if self.level.count > 1 else self.level_name
+
+    @property
+    def legs(self) -> int:
+        """Sets of VCs per message class: two under a gateway, for what starts here and for what comes from above."""
+        return 2 if self.above >= 0 else 1
 
     @property
     def routers(self) -> range:
@@ -101,6 +115,15 @@ class Gateway:
         return min(self.spec.ports_at(end.level_name) * end.link_bandwidth_Bps for end in ends)
 
 
+def class_rows(level: LevelSpec, legs: int) -> list[tuple[int, int]]:
+    """(VC mask, priority) of every class and leg; of two legs the first has the larger half."""
+    rows = []
+    for spec in level.message_classes.by_name().values():
+        half = -(-len(spec.vcs) // legs)
+        rows += [(sum(1 << vc for vc in spec.vcs[leg * half : (leg + 1) * half]), spec.priority) for leg in range(legs)]
+    return rows
+
+
 def build_networks(spec: HardwareSpec) -> tuple[Network, ...]:
     """Every instance of every level; levels by name, so that the order of keys has no influence."""
     above = {gateway.lower: gateway.upper for gateway in spec.gateways.values()}
@@ -113,7 +136,7 @@ def build_networks(spec: HardwareSpec) -> tuple[Network, ...]:
     router = link = 0
     for name in sorted(spec.levels):
         level = spec.levels[name]
-        graph = LevelGraph.of(level)
+        graph = LevelGraph.of(level, class_rows(level, 2 if name in above else 1))
         for instance in range(level.count):
             parent = -1
             if name in above:
@@ -130,8 +153,13 @@ def gateway_pairs(spec: HardwareSpec, gateway: GatewaySpec) -> list[tuple[int, i
     lower, upper = spec.levels[gateway.lower], spec.levels[gateway.upper]
     if lower.count % upper.count:
         return f"{lower.count} instances of {gateway.lower!r}, a multiple of the {upper.count} of {gateway.upper!r}"
-    low = gateway.at[gateway.lower].indices(lower.topology.router_count())
-    high = gateway.at[gateway.upper].indices(upper.topology.router_count())
+    low, high = (
+        [nodes[node] for node in gateway.at[name].indices(len(nodes))]
+        for name, nodes in (
+            (gateway.lower, lower.topology.node_routers()),
+            (gateway.upper, upper.topology.node_routers()),
+        )
+    )
     block = lower.count // upper.count
     if len(high) not in (block * len(low), block):
         return f"{block * len(low)} routers of {gateway.upper!r}, one for each of {block} × {len(low)} gateways" + (

@@ -14,6 +14,9 @@ __all__ = ["Routes"]
 
 Table = npt.NDArray[np.int32]
 
+_FAR = 1 << 30
+"""Hops where there is no way."""
+
 
 @dataclass(frozen=True)
 class Routes:
@@ -24,8 +27,9 @@ class Routes:
     gateways that lead on, the one with the fewest links in total; among equals the first.
 
     Attributes:
-        next_link: int32 ``[router, destination router]``, link taken next, -1 on the diagonal.
-        hops: int32 ``[router, destination router]``, links on the way, gateways included.
+        next_link: int32 ``[router, destination router]``, link taken next, -1 on the diagonal and towards routers
+            without a node, where no way leads.
+        hops: int32 ``[router, destination router]``, links on the way, gateways included; 2^30 or more without a way.
         crossing: int32 ``[router, destination router]``, the next link of a gateway on the way, -1 inside a network.
         target: int32 ``[link]``, router at its end.
         first_crossing: number of the first link of a gateway.
@@ -50,8 +54,7 @@ class Routes:
         first_crossing = networks[-1].links.stop
         target = np.zeros(first_crossing + 2 * len(gateways), dtype=np.int32)
         next_link = np.full((count, count), -1, dtype=np.int32)
-        far = np.int32(1 << 30)
-        hops = np.full((count, count), far, dtype=np.int32)
+        hops = np.full((count, count), _FAR, dtype=np.int32)
         for network in networks:
             own = network.graph.next_link
             here = slice(network.routers.start, network.routers.stop)
@@ -88,15 +91,17 @@ def _hops(next_link: Table, target: Table) -> Table:
     hops = np.zeros((count, count), dtype=np.int32)
     at = np.broadcast_to(np.arange(count)[:, None], (count, count)).copy()
     there = np.broadcast_to(np.arange(count)[None, :], (count, count))
+    led_to = (next_link >= 0).any(axis=0)[None, :]  # no way leads to routers without a node
     for _ in range(count):
-        under_way = at != there
+        under_way = (at != there) & led_to
         if not under_way.any():
-            return hops
+            return np.where(led_to | (at == there), hops, _FAR).astype(np.int32)
         hops += under_way
         taken = next_link[at[under_way], there[under_way]]
         at[under_way] = target[taken]
-    if (at != there).any():
-        source, destination = np.argwhere(at != there)[0]
+    lost = (at != there) & led_to
+    if lost.any():
+        source, destination = np.argwhere(lost)[0]
         raise ValueError(f"the route from router {source} to router {destination} does not arrive")
     return hops
 
@@ -131,9 +136,10 @@ def _extend(
             hops[rows, there] = np.take_along_axis(total, best[None], axis=0)[0]
             links = np.array([link for link, _, _ in leads], dtype=np.int32)
             exits = np.array([a for _, a, _ in leads], dtype=np.int32)[best]
-            crossing[rows, there] = links[best]
+            crossing[rows, there] = np.where(hops[rows, there] < _FAR, links[best], -1)
             at = np.arange(network.routers.start, network.routers.stop)[:, None]
             inside = next_link[np.broadcast_to(at, exits.shape), exits]
-            next_link[rows, there] = np.where(at == exits, links[best], inside)
+            known = hops[rows, there] < _FAR
+            next_link[rows, there] = np.where(known, np.where(at == exits, links[best], inside), -1)
             reached.add(other)
             frontier.append(other)

@@ -33,7 +33,8 @@ class Endpoint:
         kind: compute, memory or control.
         network: its position in ``System.networks``.
         router: the router of the system it is attached to.
-        place: that router in words: its number in the level, in a system of several networks behind their label.
+        place: its node in words, the number in the level (a mesh has one at every router); in a system of several
+            networks behind their label.
         terminals: its ports' positions in ``System.terminals``.
         spec: its keys.
         memory: peak bandwidth and capacity, for kind memory.
@@ -73,7 +74,7 @@ class Tier:
 class System:
     """A system of one or several network levels.
 
-    Networks are ordered by level name and instance, endpoints by router, then by name; terminals likewise, then by
+    Networks are ordered by level name and instance, endpoints by router, node and name; terminals likewise, then by
     port: the order of keys in the file has no influence. Links are in the order of the networks, then of their
     topology.
     """
@@ -110,20 +111,19 @@ class System:
             raise ConfigErrors(findings)
         networks = build_networks(spec)
         places = sorted(
-            (network.first_router + router, name, network.index)
+            (network.first_router + int(network.graph.node_router[node]), node, name, network.index)
             for network in networks
             for name, endpoint in spec.endpoints.items()
             if network.level_name in endpoint.at
             and (endpoint.instances is None or network.instance in endpoint.instances)
-            for router in endpoint.at[network.level_name].indices(network.graph.routers)
+            for node in endpoint.at[network.level_name].indices(len(network.graph.node_router))
         )
         endpoints: list[Endpoint] = []
         terminals: list[tuple[int, int, int]] = []
-        for index, (router, name, number) in enumerate(places):
+        for index, (router, node, name, number) in enumerate(places):
             endpoint, network = spec.endpoints[name], networks[number]
             first = len(terminals)
             terminals += [(router, index, port) for port in range(endpoint.ports)]
-            local = str(router - network.first_router)
             endpoints.append(
                 Endpoint(
                     index=index,
@@ -131,7 +131,7 @@ class System:
                     kind=endpoint.kind,
                     network=number,
                     router=router,
-                    place=local if len(networks) == 1 else f"{network.label}:{local}",
+                    place=str(node) if len(networks) == 1 else f"{network.label}:{node}",
                     terminals=tuple(range(first, len(terminals))),
                     spec=endpoint,
                     memory=figures_of(endpoint.memory) if endpoint.memory else None,

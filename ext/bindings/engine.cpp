@@ -92,44 +92,6 @@ py::dict take_records(sim::Engine& engine) {
   return out;
 }
 
-// Columns of a graph: links [n, 6] (from router, from port, to router, to port, latency, buffer flits), terminals [m,
-// 2] (router, port), classes [c, 2] (VC mask, priority), routes [routers * m] (output port).
-noc::NetworkSpec network_spec(const py::dict& graph) {
-  const auto number = [&](const char* name) { return py::cast<std::int32_t>(graph[name]); };
-  const auto table = [&](const char* name, py::ssize_t width) {
-    auto rows = py::cast<Column<std::int32_t>>(graph[name]);
-    if (rows.ndim() != 2 || rows.shape(1) != width) throw std::invalid_argument(std::string(name) + ": wrong shape");
-    return rows;
-  };
-  noc::NetworkSpec spec;
-  spec.routers = number("routers");
-  spec.ports = number("ports");
-  const auto links = table("links", 6);
-  for (py::ssize_t i = 0; i < links.shape(0); ++i) {
-    spec.links.push_back(
-        {links.at(i, 0), links.at(i, 1), links.at(i, 2), links.at(i, 3), links.at(i, 4), links.at(i, 5)});
-  }
-  const auto terminals = table("terminals", 2);
-  for (py::ssize_t i = 0; i < terminals.shape(0); ++i)
-    spec.terminals.push_back({terminals.at(i, 0), terminals.at(i, 1)});
-  const auto classes = table("classes", 2);
-  for (py::ssize_t i = 0; i < classes.shape(0); ++i) {
-    spec.classes.push_back({static_cast<std::uint32_t>(classes.at(i, 0)), classes.at(i, 1)});
-  }
-  const auto routes = py::cast<Column<std::uint16_t>>(graph["routes"]);
-  spec.routes.entries.assign(routes.data(), routes.data() + routes.size());
-  spec.routes.vc_sets = {~0U};
-  spec.num_vcs = number("num_vcs");
-  spec.vc_buf_size = number("vc_buf_size");
-  spec.routing_delay = number("routing_delay");
-  spec.vc_alloc_delay = number("vc_alloc_delay");
-  spec.sw_alloc_delay = number("sw_alloc_delay");
-  spec.st_prepare_delay = number("st_prepare_delay");
-  spec.st_final_delay = number("st_final_delay");
-  spec.credit_delay = number("credit_delay");
-  return spec;
-}
-
 py::dict flit_network_statistics(sim::Engine& engine, std::int32_t id) {
   auto& node = node_as<endpoint::FlitNetworkNode>(engine, id);
   const noc::FlitNetwork& network = node.network();
@@ -369,7 +331,7 @@ void register_engine(py::module_& m) {
           py::arg("address_map"))
       .def(
           "add_flit_network",
-          [](sim::Engine& e, const py::dict& graph, const sim::Clock& clock, std::int64_t flit_bytes,
+          [](sim::Engine& e, const noc::NetworkSpec& graph, const sim::Clock& clock, std::int64_t flit_bytes,
              std::int64_t header_bytes, std::int32_t max_packet_flits, std::int32_t message_classes,
              std::vector<std::int32_t> endpoint_node, std::vector<std::vector<std::int32_t>> endpoint_terminals,
              std::string name, std::int64_t livelock_cycles, std::int32_t legs, std::vector<std::uint8_t> descends,
@@ -392,8 +354,7 @@ void register_engine(py::module_& m) {
             c.gateway_towards = std::move(gateway_towards);
             c.payload_towards = std::move(payload_towards);
             const std::vector<std::int32_t> endpoints = c.endpoint_node;
-            const std::int32_t id =
-                e.add(std::make_unique<endpoint::FlitNetworkNode>(network_spec(graph), std::move(c), 0));
+            const std::int32_t id = e.add(std::make_unique<endpoint::FlitNetworkNode>(graph, std::move(c), 0));
             for (const std::int32_t node : endpoints) e.graph().set_network_of(node, id);
             return id;
           },

@@ -153,6 +153,9 @@ void register_spec(py::module_& m) {
           },
           py::arg("entries"), py::arg("vc_sets"),
           "Routes by [router * terminals + destination]: output port, and index into vc_sets << 8.")
+      .def_property_readonly(
+          "routes", [](const noc::NetworkSpec& spec) { return std::pair{spec.routes.entries, spec.routes.vc_sets}; },
+          "Entries and vc_sets as set_routes takes them; empty where a function routes.")
       .def(
           "set_routing_plugin",
           [](noc::NetworkSpec& spec, std::shared_ptr<noc::PluginRoutingFactory> plugin) {

@@ -66,8 +66,10 @@ assumed: [compute.rte]
 """
     assert findings(text) == [
         "f.yaml:1:19: levels.package: expected the key 'num_vcs', got no such key",
-        "f.yaml:1:37: levels.package.topology.kind: expected 'mesh', got 'mehs'; did you mean 'mesh'?",
-        "f.yaml:1:68: levels.package.routing: expected 'dor', got 'dorr'; did you mean 'dor'?",
+        "f.yaml:1:37: levels.package.topology.kind: expected one of mesh, torus, ring, crossbar, fully_connected, fat_tree, pod_fat_tree, graph,"
+        " got 'mehs'; did you mean 'mesh'?",
+        "f.yaml:1:68: levels.package.routing: expected one of dor, dateline, nca, odd_even, west_first, min_adaptive, direct,"
+        " up_down, layered_shortest_path, table, got 'dorr'; did you mean 'dor'?",
         "f.yaml:1:74: levels.package.num_vsc: expected a key of the schema, got the unknown key 'num_vsc'; did you mean"
         " 'num_vcs'?",
         "f.yaml:1:114: levels.package.flit_width: expected a size in bytes with its unit, such as '64 KiB', got '64 b', a"
@@ -89,13 +91,13 @@ assumed: [compute.rte]
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("kind: mesh", "kind: torus", "f.yaml:1:37: levels.package.topology.kind: expected 'mesh', got 'torus'; this kind is not supported yet in a system; "
-            "networks by themselves (cosim noc) take it"),
+        ("kind: mesh", "kind: package", "f.yaml:1:37: levels.package.topology.kind: expected one of mesh, torus, ring, crossbar, fully_connected, fat_tree, pod_fat_tree, graph, got 'package'; this kind is not supported yet"),
+        ("kind: mesh", "kind: torus", "f.yaml:1:69: levels.package.routing: expected one of dateline, up_down, layered_shortest_path, table, got 'dor'"),
         ("shape: [4, 4]", "shape: []", "f.yaml:1:50: levels.package.topology.shape: expected at least 1 of them, got 0"),
         ("shape: [4, 4]", "shape: [4, 0]", "f.yaml:1:54: levels.package.topology.shape.1: expected a number of at least 1, got 0"),
         ("shape: [4, 4]", "shape: 4", "f.yaml:1:50: levels.package.topology.shape: expected a list, got 4"),
         ("shape: [4, 4]", "shpe: [4, 4]", "f.yaml:1:30: levels.package.topology: expected the key 'shape', got no such key"),
-        ("{kind: mesh, shape: [4, 4]}", "mesh", "f.yaml:1:30: levels.package.topology: expected a mapping with 'kind' ('mesh'), got 'mesh'"),
+        ("{kind: mesh, shape: [4, 4]}", "mesh", "f.yaml:1:30: levels.package.topology: expected a mapping with 'kind' (one of mesh, torus, ring, crossbar, fully_connected, fat_tree, pod_fat_tree, graph), got 'mesh'"),
         ("num_vcs: 4", "num_vcs: 2", "f.yaml:1:82: levels.package.num_vcs: expected at least 3 VCs, one for each of the message classes token, weight, prefetch, got 2; or write message_classes out"),
         ("num_vcs: 4", "num_vcs: 4.0", "f.yaml:1:82: levels.package.num_vcs: expected an integer, got 4.0"),
         ("num_vcs: 4", "num_vcs: true", "f.yaml:1:82: levels.package.num_vcs: expected an integer, got true"),

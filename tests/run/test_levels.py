@@ -252,11 +252,11 @@ def test_packets_that_go_round_in_circles() -> None:
     system = load_system(package())
     network = system.networks[-1]
     graph = flit_graph(system, network)
-    routes = graph["routes"].reshape(graph["routers"], -1).copy()
+    entries, vc_sets = graph.routes
     host = 1  # its terminal, at router 1: routers send everything for it to each other
-    assert graph["terminals"][host].tolist()[0] == 1
-    routes[1, host] = 1
-    graph["routes"] = routes.reshape(-1)
+    assert graph.terminals[host].router == 1
+    entries[1 * len(graph.terminals) + host] = 1
+    graph.set_routes(entries, vc_sets)
     engine = Engine()
     for _ in range(2):
         engine.add_compute(clock=Clock(10**9, 1), tile_bytes=64, buffer_tiles=1, grant_latency_cycles=1)

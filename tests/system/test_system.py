@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 
 from cosim.config import ConfigErrors, load_hardware
 from cosim.config.schema_hardware import MemorySpec
-from cosim.config.schema_topology import MeshSpec
+from cosim.config.schema_network import LevelRoutingSpec
+from cosim.config.schema_topology import GraphSpec, MeshSpec
+from cosim.system.level_graph import level_links
 from cosim.system.memory import MemoryFigures
 from cosim.system.system import System, hardware_findings, unreachable_routers
 
@@ -115,21 +117,15 @@ def test_all_hardware_findings_at_once() -> None:
     assert len(refusals(*options)) == 3
 
 
-class Islands(MeshSpec):
-    """A mesh whose two halves are not joined."""
-
-    def links(self) -> Any:
-        half = self.router_count() // 2
-        return ((a, b) for a, b in super().links() if (a < half) == (b < half))
-
-
 def test_topology_that_is_not_connected() -> None:
-    spec = load_hardware("package-4x4").spec
-    level = spec.levels["package"]
-    islands = level.model_copy(update={"topology": Islands.model_construct(kind="mesh", shape=(4, 4))})
-    broken = spec.model_copy(update={"levels": {"package": islands}})
-    document = load_hardware("package-4x4").document
-    (error,) = hardware_findings(broken, document, figures_of=hbm2)
+    edges = [{"between": [a, a + 1]} for a in range(15) if a != 7]
+    topology = GraphSpec.model_validate({"kind": "graph", "routers": 16, "links": edges})
+    loaded = load_hardware("package-4x4")
+    level = loaded.spec.levels["package"]
+    routing = LevelRoutingSpec(name="up_down")
+    islands = level.model_copy(update={"topology": topology, "routing": routing})
+    broken = loaded.spec.model_copy(update={"levels": {"package": islands}})
+    (error,) = hardware_findings(broken, loaded.document, figures_of=hbm2)
     assert error.path == "levels.package.topology"
     assert error.got == "router 8, 9, 10, 11, 12, 13, 14, 15 apart from router 0"
     assert error.line == 5
@@ -155,8 +151,9 @@ def test_connectivity_against_the_closure_of_the_adjacency_matrix(case: tuple[in
 @given(shape=st.lists(st.integers(1, 5), min_size=1, max_size=4))
 @settings(deadline=None, max_examples=60)
 def test_mesh_links_join_neighbours_both_ways(shape: list[int]) -> None:
+    level = load_hardware("package-4x4").spec.levels["package"]
     mesh = MeshSpec.model_validate({"kind": "mesh", "shape": shape})
-    links = list(mesh.links())
+    links = level_links(level.model_copy(update={"topology": mesh}))
     assert len(links) == len(set(links))
     assert {(b, a) for a, b in links} == set(links)
     places = np.stack(np.unravel_index(np.arange(mesh.router_count()), shape, order="F"), axis=1)

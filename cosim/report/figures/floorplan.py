@@ -30,6 +30,9 @@ _MARGIN = 8.0
 _BADGE_PITCH = 30.0
 _DARK_STEP = 6
 """Colour step from which text on a tile changes its own colour."""
+_ROW_PITCH = 16.0
+MOST_LISTED = 24
+"""Links in the list of a level whose routers have no coordinates."""
 RANKED = 3
 """The busiest links carry their rank, which the table of hot spots uses too."""
 _STALL_WORDS = {"no_credit": "no credit", "lost_arbitration": "lost arbitration", "busy_vc": "busy VC"}
@@ -123,6 +126,9 @@ def _level_figure(
             panels.append(
                 Panel(policy, _link_panel(name, policy, rung, frame[_placed(frame)], grid, top, letters, hints))
             )
+    else:
+        for index, (policy, frame) in enumerate(frames.items()):
+            panels.append(Panel(policy, _link_list(f"links-{number_}-{index}", policy, rung, frame, top)))
     parts = [frame.assign(policy=policy, rung=rung) for policy, frame in frames.items()]
     columns = [
         "policy", "rung", "level", "link", "src_router", "src_x", "src_y", "dst_router", "dst_x", "dst_y", "flits",
@@ -133,10 +139,17 @@ def _level_figure(
         f"Busy cycles of each directed link over all observed cycles, at {rung}, all seeds together. Traffic keeps to "
         f"the right of each pair{ranked}. Row 0 is at the top."
     )
-    kinds = sorted(set(contents.chiplets["kind"])) if len(set(contents.links["level"])) == 1 else []
+    if grid is None:
+        caption = (
+            f"Busy cycles of the directed links over all observed cycles, at {rung}, all seeds together: the "
+            f"{MOST_LISTED} busiest. The routers have no coordinates."
+        )
+    kinds = (
+        sorted(set(contents.chiplets["kind"])) if grid is not None and len(set(contents.links["level"])) == 1 else []
+    )
     if kinds:
         caption += " Letters: " + ", ".join(f"{letter} {kind}" for kind, letter in _letters(kinds).items()) + "."
-    if unplaced:
+    if unplaced and grid is not None:
         caption += f" {unplaced} links have no place on the plan (endpoint links or routers without coordinates)."
     return ReportFigure(
         name=f"links-{level}",
@@ -224,6 +237,25 @@ def _link_panel(
         for rank, (bx, by) in badges:
             drawing.circle(bx, by, 7.5, "badge")
             drawing.text(bx, by + 3.6, str(rank), "badge-text", anchor="middle")
+    return drawing.render()
+
+
+def _link_list(name: str, policy: str, rung: str, frame: pd.DataFrame, top: float) -> str:
+    """The busiest links as bars, for routers without coordinates."""
+    shown = frame.head(MOST_LISTED).to_dict("records")
+    spoken = f"{len(frame)} directed links; busiest {shown[0]['name']} at {percent(float(shown[0]['utilisation']))}"
+    height = 2 * _MARGIN + _ROW_PITCH * len(shown)
+    drawing = Drawing(PANEL_WIDTH, height, f"Link utilisation for {policy} at {rung}", spoken, name)
+    start = PANEL_WIDTH * 0.45
+    width = PANEL_WIDTH - start - _MARGIN - 48
+    for rank, row in enumerate(shown):
+        used = float(row["utilisation"])
+        y = _MARGIN + rank * _ROW_PITCH
+        length = width * used / top if top > 0 else 0.0
+        hint = f"{row['name']}: {percent(used)} busy; stalls: {stall_text(row)}"
+        drawing.text(start - 6, y + 12, short(str(row["name"]), 26), anchor="end")
+        drawing.rect(start, y + 2, max(length, 1.0), _ROW_PITCH - 4, f"arrow h{heat_step(used, top)}", hint=hint)
+        drawing.text(start + length + 6, y + 12, percent(used))
     return drawing.render()
 
 
