@@ -179,6 +179,7 @@ class Controller final : public Channel {
   [[nodiscard]] Mask acts(const PseudoChannel& p, Op op, Mask blocked) const;
   [[nodiscard]] Mask pres(const PseudoChannel& p, Op op, Mask blocked) const;
   [[nodiscard]] bool due(const PseudoChannel& p, BankClass c, Command command, std::int32_t t) const;
+  [[nodiscard]] bool column_due(std::int32_t t) const;
   void look(PseudoChannel& p, BankClass c, Mask candidates, std::int32_t t);
   void look_for_columns(PseudoChannel& p, bool write, std::int32_t t);
   void taken(PseudoChannel& p, BankClass c, int bank);

@@ -91,8 +91,8 @@ void Controller::issue_hit(PseudoChannel& p, int bank, std::int32_t t) {
   free_node(n);
   taken(p, BankClass::rd, bank);
   lower_bounds(p, bank);
-  if ((p.lists[0].miss & bit(bank)) != 0) {  // now its row may be closed
-    const std::int32_t own = std::max({t + 1, p.e.at(BankClass::pre, b), gate(p, Command::PREpb)});
+  if ((p.lists[0].miss & bit(bank)) != 0) {  // now its row may be closed, without a RD to PRE rule at once
+    const std::int32_t own = std::max({t, p.e.at(BankClass::pre, b), gate(p, Command::PREpb)});
     plan_.hits_until = std::min(plan_.hits_until, align(own, Command::PREpb));
   }
   note_blocked(p, t);

@@ -46,17 +46,20 @@ bool Controller::take(const Request& r, std::int64_t tick, bool only_without_slo
   if constexpr (sim::kFaultsCompiled) {
     if (fault_ == sim::Fault::lose_request && counters_.asked % 97 == 0) return true;
   }
-  Node node;
-  node.tag = r.tag;
-  node.pc = r.pc;
-  node.op = r.op;
-  node.row = r.row;
-  node.column = r.column;
-  node.bank = static_cast<std::uint8_t>(bank);
-  node.message_class = r.message_class;
+  const auto as_node = [&] {
+    Node node;
+    node.tag = r.tag;
+    node.pc = r.pc;
+    node.op = r.op;
+    node.row = r.row;
+    node.column = r.column;
+    node.bank = static_cast<std::uint8_t>(bank);
+    node.message_class = r.message_class;
+    return node;
+  };
   if (buffered && r.op == Op::write) {
     ++counters_.coalesced;
-    complete(node, tick, tick, RowResult::coalesced);
+    complete(as_node(), tick, tick, RowResult::coalesced);
     return true;
   }
   if (buffered && p.return_slots > 0) {
@@ -65,11 +68,13 @@ bool Controller::take(const Request& r, std::int64_t tick, bool only_without_slo
     if (p.return_slots != kFar) --p.return_slots;
     std::int64_t done = tick + 1;
     if (config_.reads_return_in_order) done = last_read_done_ = std::max(done, last_read_done_);
-    complete(node, tick + 1, done, RowResult::forwarded);
+    complete(as_node(), tick + 1, done, RowResult::forwarded);
     return true;
   }
   if (next_key_ == kRenumberAt) renumber_keys();
   const std::uint16_t n = new_node();
+  Node& node = nodes_[n];
+  node = as_node();
   const auto boost = static_cast<std::int32_t>(std::max<std::int64_t>(config_.age_cap, 1));
   node.key = next_key_++ - r.priority * boost;
   if (config_.ties_by_arrival_tick) {
@@ -81,13 +86,12 @@ bool Controller::take(const Request& r, std::int64_t tick, bool only_without_slo
   } else {
     node.rank = node.key;
   }
-  nodes_[n] = node;
   ++q.count[static_cast<std::size_t>(index(r.op))];
   changed(q, t);
   if (buffered) {  // waits for a return slot
     forget_plan();
-    nodes_[n].row_result = RowResult::forwarded;
-    nodes_[n].prev = p.forward_tail;
+    node.row_result = RowResult::forwarded;
+    node.prev = p.forward_tail;
     if (p.forward_tail == kNil) {
       p.forward_head = n;
     } else {

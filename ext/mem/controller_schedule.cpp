@@ -10,6 +10,14 @@ inline bool Controller::due(const PseudoChannel& p, BankClass c, Command command
   return std::max(p.bound[index(c)], gate(p, command)) <= t;
 }
 
+inline bool Controller::column_due(std::int32_t t) const {
+  for (std::uint32_t pcs = busy_; pcs != 0; pcs &= pcs - 1) {
+    const PseudoChannel& p = pcs_[static_cast<std::size_t>(lowest(pcs))];
+    if (due(p, BankClass::rd, Command::RD, t) || due(p, BankClass::wr, Command::WR, t)) return true;
+  }
+  return false;
+}
+
 // Finds the banks of one class that are ready; when there is none the bound becomes exact.
 inline void Controller::look(PseudoChannel& p, BankClass c, Mask candidates, std::int32_t t) {
   const BankScan found = scan(p.e.banks[index(c)].data(), candidates, t);
@@ -30,6 +38,10 @@ inline void Controller::look_for_columns(PseudoChannel& p, bool write, std::int3
   const Mask wr = p.active_wr | (write ? hit : 0);
   p.looked_write = write;
   p.ready[index(BankClass::rd)] = p.ready[index(BankClass::wr)] = 0;
+  if (pending_.empty()) {  // a class nobody asks for need not be looked at again
+    if (rd == 0) p.bound[index(BankClass::rd)] = kFar;
+    if (wr == 0) p.bound[index(BankClass::wr)] = kFar;
+  }
   if (rd != 0 && p.return_slots != 0 && due(p, BankClass::rd, Command::RD, t)) look(p, BankClass::rd, rd, t);
   if (wr != 0 && due(p, BankClass::wr, Command::WR, t)) look(p, BankClass::wr, wr, t);
 }
@@ -131,6 +143,7 @@ void Controller::issue_row(const Choice& c, bool is_act, std::int32_t t) {
 
 void Controller::column_slot(std::int32_t t) {
   if (align(t, Command::RD) != t) return;
+  if (unsettled_ == 0 && !column_due(t)) return;
   Choice c;
   if (pick_active(t, c)) {
     issue_column(c, t);
@@ -289,12 +302,12 @@ void Controller::advance_hit(std::int32_t t) {
       issue_hit(p, bank, t);
     }
   }
-  plan_.known = 1;
-  if (unsettled_ != 0) {
-    if (!config_.shared_command_bus) settle_all();  // the row slot looks at the mode again
+  if (plan_.hits_until <= t || unsettled_ != 0) {  // the row slot may close the row or change the mode
+    if (!config_.shared_command_bus) row_slot(t);
     forget_plan();
     return;
   }
+  plan_.known = 1;
   plan_.next = plan_.hits_until;
   if ((l.hit & ~l.late) != 0 && p.return_slots != 0) {
     const std::int32_t own = std::max({t + 1, p.bound[index(BankClass::rd)], gate(p, Command::RD)});

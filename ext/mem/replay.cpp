@@ -188,7 +188,7 @@ bool Replay::run(std::int64_t events) {
       // a queue gets room when a request leaves it: with a completion, or at its ACT
       if (!controller.completions.empty() || next == arrival || config_.slot_freed_at_act) {
         offer(next);
-      } else {
+      } else if (!controller.commands.empty()) {
         collect();
       }
     } else {

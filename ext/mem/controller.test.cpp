@@ -1,0 +1,33 @@
+#include "mem/controller.hpp"
+
+#include <doctest/doctest.h>
+
+#include <tuple>
+#include <vector>
+
+using namespace cosim::mem;
+
+TEST_CASE("a row may be closed in the tick of its last hit when no rule keeps them apart") {
+  ChannelConfig c;
+  c.rows = 2;
+  c.columns = 2;
+  c.log_commands = true;
+  c.rules = {{Scope::bank, Command::ACT, Command::RD, 5, 1},
+             {Scope::bank, Command::RD, Command::RD, 10, 1},
+             {Scope::bank, Command::PREpb, Command::ACT, 5, 1}};
+  Controller controller(c);
+  for (std::uint64_t i = 0; i < 3; ++i) {
+    Request r;
+    r.row = i == 2 ? 1 : 0;
+    r.column = i == 1 ? 1 : 0;
+    r.tag = i;
+    controller.accept(r, 0);
+  }
+  for (std::int64_t t = controller.next_event(); t != kNeverTick; t = controller.next_event()) controller.advance(t);
+  std::vector<std::tuple<std::int64_t, Command>> issued;
+  for (const IssuedCommand& i : controller.commands) issued.emplace_back(i.tick, i.command);
+  const std::vector<std::tuple<std::int64_t, Command>> expected = {{1, Command::ACT},  {6, Command::RD},
+                                                                   {16, Command::RD},  {16, Command::PREpb},
+                                                                   {21, Command::ACT}, {26, Command::RD}};
+  CHECK((issued == expected));
+}
