@@ -91,7 +91,7 @@ def _hops(next_link: Table, target: Table) -> Table:
     hops = np.zeros((count, count), dtype=np.int32)
     at = np.broadcast_to(np.arange(count)[:, None], (count, count)).copy()
     there = np.broadcast_to(np.arange(count)[None, :], (count, count))
-    led_to = (next_link >= 0).any(axis=0)[None, :]  # no way leads to routers without a node
+    led_to = np.any(next_link >= 0, axis=0, keepdims=True)  # no way leads to routers without a node
     for _ in range(count):
         under_way = (at != there) & led_to
         if not under_way.any():
