@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from cosim import _core
 from cosim.config.errors import ConfigError, ConfigErrors, did_you_mean, one_of
 from cosim.mem.options import MemoryOptions
 from cosim.plugins.memory import MemoryPlugin, load_memory
-from cosim.plugins.registry import PluginError
 
 __all__ = ["plugin_errors", "serve", "split_plugin"]
 
@@ -55,22 +54,8 @@ def serve(plugin: MemoryPlugin, options: MemoryOptions, config: _core.MemChannel
     core.serve(config)
 
 
-@contextmanager
-def plugin_errors(plugin: MemoryPlugin | None) -> Iterator[None]:
-    """What goes wrong inside is the plug-in's: it refuses the memory, breaks the contract, or its Python code raises.
-
-    Raises:
-        ConfigErrors: it refuses.
-        PluginError: the rest.
-    """
+def plugin_errors(plugin: MemoryPlugin | None) -> AbstractContextManager[None]:
+    """What goes wrong inside is the plug-in's, where there is one; see `LoadedTable.in_use`."""
     if plugin is None:
-        yield
-        return
-    try:
-        yield
-    except ValueError as error:
-        raise ConfigErrors.single("a memory that the plug-in takes", str(error), path="plugin") from error
-    except RuntimeError as error:
-        plugin.table.raise_problem()
-        raise PluginError(str(error)) from error
-    plugin.table.raise_problem()
+        return nullcontext()
+    return plugin.table.in_use("a memory that the plug-in takes", "plugin", RuntimeError)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 from cosim import _core
-from cosim.config.errors import ConfigErrors
 from cosim.plugins.description import Description, checked_params, params_text
 from cosim.plugins.loading import load_table
-from cosim.plugins.registry import PluginError
 from cosim.plugins.shared_object import LoadedTable
 
 __all__ = ["RoutingPlugin", "load_routing", "routing_errors"]
@@ -60,24 +58,8 @@ def load_routing(reference: object, params: Mapping[str, Any] | None = None, pat
     return RoutingPlugin(table, checked_params(params or {}, description.parameters, description.name, path))
 
 
-@contextmanager
-def routing_errors(plugin: RoutingPlugin | None) -> Iterator[None]:
-    """What goes wrong inside is the plug-in's: it refuses the network, breaks the contract, or its Python code raises.
-
-    Raises:
-        ConfigErrors: it refuses.
-        PluginError: the rest.
-    """
+def routing_errors(plugin: RoutingPlugin | None) -> AbstractContextManager[None]:
+    """What goes wrong inside is the plug-in's, where there is one; see `LoadedTable.in_use`."""
     if plugin is None:
-        yield
-        return
-    try:
-        yield
-    except ValueError as error:
-        raise ConfigErrors.single(
-            "a network that the plug-in takes", str(error), path="network.routing.plugin"
-        ) from error
-    except _core.RoutingError as error:
-        plugin.table.raise_problem()
-        raise PluginError(str(error)) from error
-    plugin.table.raise_problem()
+        return nullcontext()
+    return plugin.table.in_use("a network that the plug-in takes", "network.routing.plugin", _core.RoutingError)

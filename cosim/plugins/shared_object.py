@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,28 @@ class LoadedTable:
         raise PluginError(
             f"the {self.description.kind} plug-in {name!r} raised {type(problem).__name__}: {problem}"
         ) from problem
+
+    @contextmanager
+    def in_use(self, accepted: str, path: str, broken: type[Exception]) -> Iterator[None]:
+        """What goes wrong inside is the plug-in's: it refuses, breaks the contract, or its Python code raises.
+
+        Args:
+            accepted: what it would not refuse, as errors say it.
+            path: key of the plug-in in errors.
+            broken: what the core raises when the contract is broken.
+
+        Raises:
+            ConfigErrors: it refuses.
+            PluginError: the rest.
+        """
+        try:
+            yield
+        except ValueError as error:
+            raise ConfigErrors.single(accepted, str(error), path=path) from error
+        except broken as error:
+            self.raise_problem()
+            raise PluginError(str(error)) from error
+        self.raise_problem()
 
 
 def load_shared_object(path: Path, kind: str, origin: str = "shared object") -> LoadedTable:
