@@ -12,12 +12,28 @@ from pydantic_core import PydanticCustomError
 from cosim.config import units
 from cosim.config.errors import did_you_mean, one_of
 from cosim.config.loader import KeyPath, walk
-from cosim.config.quantities import ByteCount, BytesPerSecond, EnergyPerBit, EnergyPerOperation, OperationRate
+from cosim.config.quantities import (
+    ByteCount,
+    BytesPerSecond,
+    EnergyPerBit,
+    EnergyPerOperation,
+    Femtoseconds,
+    OperationRate,
+)
 from cosim.config.schema_network import MESSAGE_CLASSES, LevelSpec
 from cosim.config.schema_topology import LEVEL_TOPOLOGIES
 from cosim.config.spec import IndexSet, Indices, Items, Name, Problem, Spec, duplicates, refuse
 
-__all__ = ["ComputeSpec", "EndpointSpec", "EnergySpec", "GatewaySpec", "HardwareSpec", "MemorySpec", "TierSpec"]
+__all__ = [
+    "ComputeSpec",
+    "EndpointSpec",
+    "EnergySpec",
+    "GatewaySpec",
+    "HardwareSpec",
+    "MemorySpec",
+    "NearMemorySpec",
+    "TierSpec",
+]
 
 Positive = Annotated[int, Field(ge=1)]
 Cycles = Annotated[int, Field(ge=0)]
@@ -79,6 +95,18 @@ class MemorySpec(Spec):
         return self.model_dump(exclude_none=True)
 
 
+class NearMemorySpec(Spec):
+    """The memory that a compute endpoint is stacked with: the endpoint ``on`` at the same router.
+
+    What is read there for that compute endpoint takes a path of its own (through-silicon vias, hybrid bonds) of
+    ``bandwidth``, and is there ``latency`` behind its last byte; everything else goes through the network.
+    """
+
+    on: Name
+    bandwidth: BytesPerSecond
+    latency: Femtoseconds
+
+
 class EndpointSpec(Spec):
     """One kind of endpoint and the routers it sits at, one endpoint on each.
 
@@ -92,6 +120,7 @@ class EndpointSpec(Spec):
     compute: ComputeSpec | None = None
     tile: ByteCount | None = None
     expert_buffer: ByteCount | None = None
+    near_memory: NearMemorySpec | None = None
     memory: MemorySpec | None = None
     read_return_slots: Positive | None = None
     grant_latency: Cycles = 1
@@ -126,6 +155,8 @@ def _endpoint_problems(given: Mapping[str, Any], tile: int | None, buffer: int |
             yield Problem((), f"the key {key!r} beside {owner!r}", "no such key")
         if owner not in given and key in given:
             yield Problem((key,), f"no {key!r} without {owner!r}, which alone reads it", "it")
+    if "near_memory" in given and "compute" not in given:
+        yield Problem(("near_memory",), "no 'near_memory' without 'compute', which alone reads it", "it")
     if tile is not None and buffer is not None and tile > buffer:
         shown = [units.format_quantity(size, units.BYTES) for size in (buffer, tile)]
         yield Problem(("tile",), f"at most the expert_buffer of {shown[0]}", shown[1])
@@ -148,10 +179,14 @@ class TierSpec(Spec):
 
 
 class EnergySpec(Spec):
-    """Energy per bit and link traversal, per bit through a router, and per operation (half a multiply-accumulate)."""
+    """Energy per bit and link traversal, per bit through a router, and per operation (half a multiply-accumulate).
+
+    ``near_memory``: per bit over the path between stacked memory and compute.
+    """
 
     link: EnergyPerBit
     router: EnergyPerBit | None = None
+    near_memory: EnergyPerBit | None = None
     operation: EnergyPerOperation
 
 
@@ -244,6 +279,7 @@ class HardwareSpec(Spec):
         ]
         memories = [name for name, endpoint in self.endpoints.items() if endpoint.memory]
         yield from _place_problems(counts, places)
+        yield from _near_memory_problems(self.endpoints, counts)
         yield from _instance_problems(self.endpoints, instances)
         known = True
         for problem in _gateway_place_problems(counts, self.gateways):
@@ -310,6 +346,35 @@ def _instance_problems(endpoints: Mapping[str, EndpointSpec], counts: Mapping[st
                 ("endpoints", name, "instances"),
                 f"instances of level {next(iter(endpoint.at))!r}, which has 0 to {count - 1}",
                 f"instance {wanted.last}",
+            )
+
+
+def _near_memory_problems(endpoints: Mapping[str, EndpointSpec], counts: Mapping[str, int | None]) -> Iterator[Problem]:
+    """A stacked memory that is none, is not at every router of its compute endpoint, or is stacked with two of them."""
+    takers: dict[str, str] = {}
+    for name, endpoint in endpoints.items():
+        if endpoint.near_memory is None:
+            continue
+        on = endpoint.near_memory.on
+        where: KeyPath = ("endpoints", name, "near_memory", "on")
+        memories = [other for other, spec in endpoints.items() if spec.memory]
+        if on not in memories:
+            yield Problem(where, one_of(memories) + " (an endpoint with memory)", repr(on), did_you_mean(on, memories))
+            continue
+        if on in takers:
+            yield Problem(where, f"a memory of its own: {on!r} is stacked with {takers[on]!r}", repr(on))
+            continue
+        takers[on] = name
+        level = next(iter(endpoint.at))
+        count, wanted, held = counts.get(level), endpoint.at[level], endpoints[on].at.get(level)
+        if count is None or any(at.last is not None and at.last >= count for at in (wanted, held) if at is not None):
+            continue
+        apart = set(wanted.indices(count)) - set(held.indices(count) if held is not None else ())
+        if endpoints[on].instances not in (None, endpoint.instances):
+            yield Problem(where, f"a memory in every instance in which {name!r} is", repr(on))
+        elif apart:
+            yield Problem(
+                where, f"a memory at every router of {name!r}", f"{on!r}, of which router {min(apart)} has none"
             )
 
 

@@ -26,11 +26,15 @@ def memory_tier(system: System) -> str:
 
 
 def nearest_memory(system: System, routes: Routes, held: dict[int, int], chiplet: int) -> int:
-    """The memory endpoint with the fewest hops from ``chiplet``; among equals the one that holds least, then the first.
+    """The memory that ``chiplet`` is stacked with, else the one with the fewest hops from it.
+
+    Among equals the one that holds least, then the first.
 
     Args:
         held: replicas given to each memory endpoint so far.
     """
+    if chiplet in system.near_memories:
+        return system.near_memories[chiplet]
     memories = [endpoint.index for endpoint in system.memory_endpoints]
     return min(memories, key=lambda memory: (routes.between(chiplet, memory), held.get(memory, 0), memory))
 

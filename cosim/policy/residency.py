@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from cosim.config.errors import ConfigError, ConfigErrors
 from cosim.policy.base import ActionKind, Outcome, ResidencyAction
-from cosim.policy.directory import DIRECTORY, HOST, Directory, ExpertPart, PlacedReplica, Placement
+from cosim.policy.directory import DIRECTORY, HOST, NEAR_MEMORY, Directory, ExpertPart, PlacedReplica, Placement
 from cosim.policy.placement import memory_tier, nearest_memory
 
 if TYPE_CHECKING:
@@ -287,12 +287,15 @@ class Residency:
             ("bytes", self._expert_bytes),
             ("part_of", identity),
             ("neurons", self._neurons),
-            ("executes_at", HOST),
+            ("executes_at", self._executes_at(chiplet, memory)),
         ):
             row[name] = value
         self._rows[identity] = row
         self._directory = None
         return identity
+
+    def _executes_at(self, chiplet: int, memory: int) -> int:
+        return NEAR_MEMORY if self._system.near_memories.get(chiplet) == memory else HOST
 
     # -- what policies see
 
@@ -484,7 +487,7 @@ class Residency:
             ("bytes", order.bytes),
             ("part_of", replica),
             ("neurons", self._neurons),
-            ("executes_at", HOST),
+            ("executes_at", self._executes_at(action.chiplet, order.to_memory)),
         ):
             row[name] = value
         return row

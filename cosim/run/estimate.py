@@ -52,7 +52,9 @@ def estimate(setup: Setup, keys: list[UnitKey]) -> Estimate:
     system, routes = setup.system, setup.system.routes
     memories = [place.index for place in system.memory_endpoints]
     computes = [place.index for place in system.compute_endpoints]
-    near = float(np.mean([min(routes.between(m, c) for m in memories) for c in computes])) + 1
+    apart = [c for c in computes if c not in system.near_memories]
+    nearest = [min(routes.between(m, c) for m in memories) + 1 for c in apart]
+    near = sum(nearest) / len(computes)  # weights of stacked memories cross no router
     far = float(np.mean([[routes.between(a, b) for a in computes] for b in computes])) + 1
     weight_bytes = touched * setup.rates.expert_bytes
     # Flits of the narrowest network, as if all were such: of several levels an upper bound.

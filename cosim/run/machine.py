@@ -79,6 +79,7 @@ class Machine:
     gateways: engine nodes of each gateway, up and down; none on reserved links.
     nodes: engine node of each endpoint, -1 for endpoints without one (control), int32, shape (endpoints,).
     classes: message class name → number.
+    near_paths: compute endpoint stacked with a memory → engine node of the path between them.
     """
 
     system: System
@@ -90,6 +91,7 @@ class Machine:
     classes: dict[str, int]
     compute_endpoints: npt.NDArray[np.int32]
     channels: dict[int, MemoryChannel]
+    near_paths: dict[int, int]
 
     @property
     def network_kind(self) -> str:
@@ -182,6 +184,10 @@ class Machine:
             self.link_statistics()["link_class_bytes"].reshape(-1, len(self.classes))[: len(self.system.links)].sum()
         )
 
+    def near_memory_bytes(self) -> int:
+        """Bytes that went from memories straight to the compute endpoints that they are stacked with."""
+        return sum(int(self.engine.near_path_statistics(node)["moved_bytes"]) for node in self.near_paths.values())
+
     def router_bytes(self) -> int:
         """Bytes of flits that left a router, ejection included; on flit networks."""
         return sum(
@@ -199,6 +205,8 @@ class Machine:
         memories = [self.memory_statistics(place.index) for place in self.system.memory_endpoints]
         for name in ("read_bytes", "written_bytes", "cancelled_bytes"):
             figures[f"dram_{name}"] = sum(int(memory[name]) for memory in memories)
+        if self.near_paths:
+            figures["near_memory_bytes"] = self.near_memory_bytes()
         computes = [self.compute_statistics(place.index) for place in self.system.compute_endpoints]
         figures["compute_busy_cycles"] = sum(int(compute["busy_cycles"]) for compute in computes)
         figures["wasted_prefetch_bytes"] = sum(int(compute["wasted_bytes"]) for compute in computes)
@@ -306,7 +314,7 @@ def build_machine(system: System, rung: str) -> Machine:
     network_kind, memory_kind = RUNG_KNOBS[rung]
     engine = Engine()
     classes = {name: number for number, name in enumerate(MESSAGE_CLASSES)}
-    # node ids follow the order of additions: the task graph, endpoints, gateways, networks
+    # node ids follow the order of additions: the task graph, endpoints, gateways, networks, near-memory paths
     attached = [place.index for place in (*system.compute_endpoints, *system.memory_endpoints)]
     nodes = np.full(len(system.endpoints), -1, dtype=np.int32)
     nodes[attached] = 1 + np.arange(len(attached), dtype=np.int32)
@@ -318,6 +326,9 @@ def build_machine(system: System, rung: str) -> Machine:
         networks = tuple(first + network.index for network in system.networks)
     else:
         networks = (first,)
+    stacked = system.near_memories
+    near_paths = {compute: networks[-1] + 1 + number for number, compute in enumerate(stacked)}
+    readers = {memory: compute for compute, memory in stacked.items()}
     network_of = {place.index: networks[place.network if network_kind == "flit" else 0] for place in system.endpoints}
     for place in system.compute_endpoints:
         spec = place.spec
@@ -338,6 +349,8 @@ def build_machine(system: System, rung: str) -> Machine:
         assert place.spec.read_return_slots is not None
         channels[place.index] = MemoryChannel(place.spec.memory)
         latency_fs = _fs(place.spec.grant_latency / system.network_of(place).level.clock)
+        reader = readers.get(place.index)
+        near = {} if reader is None else {"near_reader": int(nodes[reader]), "near_path": near_paths[reader]}
         if memory_kind == "rate":
             engine.add_rate_memory(
                 clock=clock(system.network_of(place).level.clock),
@@ -346,6 +359,7 @@ def build_machine(system: System, rung: str) -> Machine:
                 grant_latency_fs=latency_fs,
                 copy_chunk_bytes=4096,
                 network=network_of[place.index],
+                **near,
             )
         else:
             engine.add_memory(
@@ -357,6 +371,7 @@ def build_machine(system: System, rung: str) -> Machine:
                 network=network_of[place.index],
                 channel=channels[place.index].core,
                 address_map=channels[place.index].address_map,
+                **near,
             )
     if network_kind == "flit":
         for gateway in system.gateways:
@@ -373,6 +388,10 @@ def build_machine(system: System, rung: str) -> Machine:
             hop_latency_fs=0,
             message_classes=len(classes),
         )
+    for compute in stacked:
+        path = system.endpoints[compute].spec.near_memory
+        assert path is not None
+        engine.add_near_path(bytes_per_second=int(path.bandwidth), latency_fs=path.latency)
     return Machine(
         system,
         rung,
@@ -383,6 +402,7 @@ def build_machine(system: System, rung: str) -> Machine:
         classes,
         np.array([place.index for place in system.compute_endpoints], dtype=np.int32),
         channels,
+        near_paths,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from fractions import Fraction
 
 from cosim.config.errors import ConfigError, ConfigErrors
 from cosim.config.loader import Document, KeyPath
@@ -66,7 +67,9 @@ def hardware_findings(
                 found.extend(_memory_errors(problem, document, (*where, "memory")))
                 continue
         level = spec.levels[next(iter(endpoint.at))]
-        found.extend(_port_errors(endpoint, level, figures.get(name), document, where))
+        stacked = [other.near_memory for other in spec.endpoints.values() if other.near_memory is not None]
+        path_Bps = max((near.bandwidth for near in stacked if near.on == name), default=Fraction(0))
+        found.extend(_port_errors(endpoint, level, figures.get(name), path_Bps, document, where))
     for name, tier in spec.tiers.items():
         memory = spec.endpoints[tier.on].memory
         if tier.on in figures and memory is not None and tier.capacity > figures[tier.on].capacity_bytes:
@@ -82,8 +85,14 @@ def hardware_findings(
 
 
 def _port_errors(
-    endpoint: EndpointSpec, level: LevelSpec, memory: MemoryFigures | None, document: Document, where: KeyPath
+    endpoint: EndpointSpec,
+    level: LevelSpec,
+    memory: MemoryFigures | None,
+    path_Bps: Fraction,
+    document: Document,
+    where: KeyPath,
 ) -> list[ConfigError]:
+    """Ports that do not carry what is behind them; a memory's path to what it is stacked with carries it too."""
     ports_Bps = endpoint.ports * level.flit_width * level.clock
     needed, what, key = endpoint.bandwidth, "declared bandwidth", "bandwidth"
     if memory is not None:
@@ -97,7 +106,7 @@ def _port_errors(
                 )
             ]
         return []
-    if ports_Bps >= needed or endpoint.allow_bottleneck:
+    if max(ports_Bps, path_Bps) >= needed or endpoint.allow_bottleneck:
         return []
     ports = f"{endpoint.ports} port{'s' if endpoint.ports > 1 else ''}"
     return [

@@ -161,6 +161,16 @@ class System:
         """The way from every router to every other."""
         return Routes.of(self.networks, self.gateways, [endpoint.router for endpoint in self.endpoints])
 
+    @cached_property
+    def near_memories(self) -> dict[int, int]:
+        """Compute endpoints stacked with a memory → that memory, by endpoint index."""
+        at = {(place.place, place.name): place.index for place in self.memory_endpoints}
+        return {
+            place.index: at[place.place, place.spec.near_memory.on]
+            for place in self.compute_endpoints
+            if place.spec.near_memory is not None
+        }
+
     def network_of(self, endpoint: Endpoint) -> Network:
         """The network that an endpoint is attached to."""
         return self.networks[endpoint.network]

@@ -15,6 +15,7 @@
 #include "endpoint/flit_network_node.hpp"
 #include "endpoint/gateway.hpp"
 #include "endpoint/memory_node.hpp"
+#include "endpoint/near_path.hpp"
 #include "endpoint/rate_memory.hpp"
 #include "link/link_network.hpp"
 
@@ -286,14 +287,22 @@ void register_engine(py::module_& m) {
       .def(
           "add_rate_memory",
           [](sim::Engine& e, const sim::Clock& clock, std::int64_t bytes_per_second, std::int64_t latency_fs,
-             std::int64_t grant_latency_fs, std::int64_t copy_chunk_bytes, std::int32_t network) {
+             std::int64_t grant_latency_fs, std::int64_t copy_chunk_bytes, std::int32_t network,
+             std::int32_t near_reader, std::int32_t near_path) {
             return e.add(std::make_unique<endpoint::RateMemory>(
                 endpoint::RateMemoryConfig{clock, bytes_per_second, latency_fs, grant_latency_fs, copy_chunk_bytes,
-                                           network},
+                                           network, near_reader, near_path},
                 e.graph()));
           },
           py::kw_only(), py::arg("clock"), py::arg("bytes_per_second"), py::arg("latency_fs"),
-          py::arg("grant_latency_fs"), py::arg("copy_chunk_bytes"), py::arg("network"))
+          py::arg("grant_latency_fs"), py::arg("copy_chunk_bytes"), py::arg("network"), py::arg("near_reader") = -1,
+          py::arg("near_path") = -1)
+      .def(
+          "add_near_path",
+          [](sim::Engine& e, std::int64_t bytes_per_second, std::int64_t latency_fs) {
+            return e.add(std::make_unique<endpoint::NearPath>(endpoint::NearPathConfig{bytes_per_second, latency_fs}));
+          },
+          py::kw_only(), py::arg("bytes_per_second"), py::arg("latency_fs"))
       .def(
           "add_link_network",
           [](sim::Engine& e, std::int32_t routers, std::vector<std::int64_t> link_bytes_per_second,
@@ -321,14 +330,16 @@ void register_engine(py::module_& m) {
           "add_memory",
           [](sim::Engine& e, const sim::Clock& clock, std::int32_t channels, std::int32_t read_return_slots,
              std::int64_t packet_payload_bytes, std::int64_t grant_latency_fs, std::int32_t network,
-             const mem::ChannelConfig& channel, const mem::AddressMap& address_map) {
-            endpoint::MemoryNodeConfig c{clock,  channels, read_return_slots, packet_payload_bytes, grant_latency_fs,
-                                         network};
+             const mem::ChannelConfig& channel, const mem::AddressMap& address_map, std::int32_t near_reader,
+             std::int32_t near_path) {
+            endpoint::MemoryNodeConfig c{
+                clock,   channels,    read_return_slots, packet_payload_bytes, grant_latency_fs,
+                network, near_reader, near_path};
             return e.add(std::make_unique<endpoint::MemoryNode>(c, channel, address_map, e.graph()));
           },
           py::kw_only(), py::arg("clock"), py::arg("channels"), py::arg("read_return_slots"),
           py::arg("packet_payload_bytes"), py::arg("grant_latency_fs"), py::arg("network"), py::arg("channel"),
-          py::arg("address_map"))
+          py::arg("address_map"), py::arg("near_reader") = -1, py::arg("near_path") = -1)
       .def(
           "add_flit_network",
           [](sim::Engine& e, const noc::NetworkSpec& graph, const sim::Clock& clock, std::int64_t flit_bytes,
@@ -445,6 +456,14 @@ void register_engine(py::module_& m) {
              d["hop_events"] = node.hop_events();
              d["messages_in_flight"] = node.messages_in_flight();
              d["conservation_error"] = node.conservation_error();
+             return d;
+           })
+      .def("near_path_statistics",
+           [](sim::Engine& e, std::int32_t id) {
+             auto& node = node_as<endpoint::NearPath>(e, id);
+             py::dict d;
+             d["moved_bytes"] = node.moved_bytes();
+             d["busy_fs"] = node.busy_fs();
              return d;
            })
       .def("flit_network_statistics", &flit_network_statistics)

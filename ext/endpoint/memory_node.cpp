@@ -225,7 +225,7 @@ void MemoryNode::send(std::int32_t slot, std::size_t lane, std::int32_t bursts, 
   m.c = tile.stream;
   m.address = unit;
   m.bytes = bursts * burst_bytes_;
-  post(config_.network, m, t);
+  post(tile.reader == config_.near_reader ? config_.near_path : config_.network, m, t);
   read_bytes_ += m.bytes;
 }
 
@@ -264,7 +264,9 @@ void MemoryNode::flush_oldest(std::size_t lane, Fs t) {
 
 void MemoryNode::flush(std::int32_t slot, std::size_t lane, Fs t, bool partial) {
   Share& part = share(slot, lane);
-  if (part.gathered == 0 || (!partial && part.gathered < packet_bursts_ && part.bursts_left > 0)) return;
+  const bool is_near = tiles_[static_cast<std::size_t>(slot)].reader == config_.near_reader;
+  const std::int32_t full = is_near ? 1 : packet_bursts_;
+  if (part.gathered == 0 || (!partial && part.gathered < full && part.bursts_left > 0)) return;
   const std::int32_t bursts = part.gathered;
   part.gathered = 0;
   lanes_[lane].gathered -= bursts;

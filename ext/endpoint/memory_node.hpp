@@ -6,7 +6,8 @@
 // source; without a free slot no further read is issued, so a congested network slows the DRAM. The commands of a tick
 // are decided on what was known before it. Bursts of one tile and pseudo-channel share packets; a packet that is not
 // full leaves when its tile's last burst is in, or when the return buffer is full and it is the oldest (else partial
-// packets could fill the buffer for ever). A copy streams in from another memory endpoint, held back by a write buffer
+// packets could fill the buffer for ever). To the compute node that the memory is stacked with, bursts leave one by one
+// on a path of their own. A copy streams in from another memory endpoint, held back by a write buffer
 // as large as the read-return buffer, and is done when its last burst is in the banks.
 #pragma once
 
@@ -29,6 +30,8 @@ struct MemoryNodeConfig {
   std::int64_t packet_payload_bytes = 0;  // at most this many bytes leave together
   std::int64_t grant_latency_fs = 0;      // to the source of a copy
   std::int32_t network = -1;
+  std::int32_t near_reader = -1;  // the compute node it is stacked with, -1: none ...
+  std::int32_t near_path = -1;    // ... and the path there
 };
 
 class MemoryNode final : public sim::Node {

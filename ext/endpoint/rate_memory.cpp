@@ -81,7 +81,8 @@ void RateMemory::evaluate(Fs t) {
     m.b = current_.reader;
     m.c = current_.stream;
     m.bytes = current_.bytes;
-    post(config_.network, m, t + config_.latency_fs);
+    const bool is_near = current_.reader == config_.near_reader;
+    post(is_near ? config_.near_path : config_.network, m, t + config_.latency_fs);
     busy_ = 0;
   }
   if (busy_ == 0) serve(t);

@@ -20,6 +20,8 @@ struct RateMemoryConfig {
   std::int64_t grant_latency_fs = 0;  // to the source of a copy
   std::int64_t copy_chunk_bytes = 0;  // granted at once; the write buffer holds two
   std::int32_t network = -1;
+  std::int32_t near_reader = -1;  // the compute node it is stacked with, -1: none ...
+  std::int32_t near_path = -1;    // ... and the path there
 };
 
 class RateMemory final : public sim::ClockedNode {

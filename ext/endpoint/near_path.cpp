@@ -1,0 +1,51 @@
+#include "endpoint/near_path.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+
+namespace cosim::endpoint {
+
+using sim::Fs;
+using sim::Message;
+using sim::MessageKind;
+
+NearPath::NearPath(const NearPathConfig& config) : config_(config) {
+  if (config.bytes_per_second <= 0 || config.latency_fs < 0) {
+    throw std::invalid_argument("a near-memory path needs a positive bandwidth and a latency that is not negative");
+  }
+}
+
+void NearPath::evaluate(Fs t) {
+  while (inbox_.due(t)) {
+    const Message m = inbox_.pop();
+    if (m.kind != MessageKind::send) throw std::logic_error("a near-memory path cannot read this message");
+    const __int128 time = static_cast<__int128>(m.bytes) * sim::kFsPerSecond;
+    const auto span = static_cast<Fs>((time + config_.bytes_per_second - 1) / config_.bytes_per_second);
+    // The send was committed the instant before; back to back messages follow each other without a gap.
+    free_at_ = std::max(free_at_, t - 1) + span;
+    busy_fs_ += span;
+    moved_bytes_ += m.bytes;
+    if ((m.flags & sim::kReplyWhenSent) != 0) {
+      Message sent;
+      sent.kind = MessageKind::sent;
+      sent.c = m.address;
+      post(static_cast<std::int32_t>(m.a), sent, free_at_);
+    }
+    Message there;
+    there.kind = MessageKind::delivered;
+    there.c = m.c;
+    there.bytes = m.bytes;
+    there.message_class = m.message_class;
+    post(static_cast<std::int32_t>(m.b), there, free_at_ + config_.latency_fs);
+  }
+}
+
+void NearPath::visit(sim::Visitor& v) {
+  using sim::Kind;
+  visit_mail(v);
+  v.value(Kind::stamp, free_at_);
+  v.value(Kind::counter, moved_bytes_);
+  v.value(Kind::counter, busy_fs_);
+}
+
+}  // namespace cosim::endpoint
