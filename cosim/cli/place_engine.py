@@ -8,7 +8,7 @@ from typing import Any
 import click
 import numpy as np
 
-from cosim.cli.trace import load_trace, reader_options
+from cosim.cli.trace_reader import load_trace, reader_options
 
 __all__ = ["engine"]
 

@@ -4,32 +4,18 @@ from __future__ import annotations
 
 import json
 import math
-import sys
-from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import numpy as np
 
-from cosim.trace import (
-    ReadLimits,
-    Repairs,
-    RoutingTrace,
-    TraceError,
-    formats,
-    load,
-    save,
-    statistics,
-    traps,
-    zipf_markov,
-)
-from cosim.trace.options import OPTION_HELP, ROUTERS
+from cosim.cli.text_table import cell, print_table
+from cosim.cli.trace_complementarity import complementarity
+from cosim.cli.trace_reader import load_trace, reader_options
+from cosim.trace import RoutingTrace, TraceError, save, statistics, traps, zipf_markov
 from cosim.trace.routing import PHASES
 from cosim.workload.batch import servable_modes
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 _HEADER = (
     "layer",
@@ -69,85 +55,7 @@ def trace() -> None:
     """Inspect, convert and generate routing traces."""
 
 
-_REPAIR_HELP = {
-    "one_copy": "The rows are this many equal copies: keep the first.",
-    "sequence_first": "Rows are [position, sequence] flattened, of this many sequences: reorder them.",
-    "drop_warm_up": "Leave out rows of profile runs and warm-up.",
-    "drop_empty_rows": "Leave out rows without an expert.",
-    "drop_incomplete_requests": "Leave out requests with missing positions.",
-    "moe_layers": "Decoder layers to keep: 3-60, or 1,3,5.",
-    "first_moe_layer": "Decoder layer of the first recorded layer.",
-    "drop_empty_slots": "Leave out slots that no row uses.",
-    "sort_slots": "Put slots in order of weight.",
-    "normalise_weights": "Make the gate weights of a token and layer sum to 1.",
-}
-
-
-class _Numbers(click.ParamType[tuple[int, ...]]):
-    name = "range"
-
-    def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> tuple[int, ...]:
-        numbers: list[int] = []
-        for part in str(value).split(","):
-            low, dash, high = part.partition("-")
-            if not low.isdigit() or (dash and not high.isdigit()) or len(part) > 16:
-                self.fail(f"expected numbers and ranges such as 3-60 or 1,3,5, got {value!r}", param, context)
-            numbers.extend(range(int(low), int(high or low) + 1))
-        return tuple(numbers)
-
-
-class _Groups(click.ParamType[tuple[int, int]]):
-    name = "groups"
-
-    def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> tuple[int, int]:
-        groups, colon, chosen = str(value).partition(":")
-        if not colon or not groups.isdigit() or not chosen.isdigit():
-            self.fail(f"expected groups:chosen such as 8:4, got {value!r}", param, context)
-        return int(groups), int(chosen)
-
-
-def _statement_type(name: str) -> Any:
-    if name in ("bias", "physical_map"):
-        return click.Path(path_type=Path, dir_okay=False)
-    if name == "groups":
-        return _Groups()
-    if name == "router":
-        return click.Choice(ROUTERS)
-    return {"routed_scaling": float, "select": str}.get(name, int)
-
-
-def reader_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The options of every command that reads a trace."""
-    for entry in reversed(fields(Repairs)):
-        flag = f"--{entry.name.replace('_', '-')}"
-        kind: Any = _Numbers() if entry.name == "moe_layers" else int
-        text = "Repair. " + _REPAIR_HELP[entry.name]
-        if entry.default is False:
-            command = click.option(flag, is_flag=True, help=text)(command)
-        else:
-            command = click.option(flag, type=kind, help=text)(command)
-    for name, text in reversed(list(OPTION_HELP.items())):
-        command = click.option(f"--{name.replace('_', '-')}", type=_statement_type(name), help=text)(command)
-    for option in (
-        click.option("--max-gib", type=click.FloatRange(min=0, min_open=True), help="Unpacked size to accept, in GiB."),
-        click.option("--scores", type=click.Path(path_type=Path), help="npz with router scores of some requests."),
-        click.option("--provenance", help="recorded, synthetic or fitted(SOURCE), if the file does not say."),
-        click.option("--phase", type=click.Choice(PHASES), help="Phase of all rows, if the file does not say."),
-        click.option("--experts", type=click.IntRange(min=1), help="Experts per layer, if the file does not say."),
-        click.option("--format", "format_", help=f"Force a reader: {', '.join(formats())}."),
-    ):
-        command = option(command)
-    return command
-
-
-def load_trace(file: str, format_: str | None, max_gib: float | None, **statements: Any) -> RoutingTrace:
-    """The trace that the options of `reader_options` ask for."""
-    limits = ReadLimits()
-    if max_gib is not None:
-        decoded = int(max_gib * 2**30)
-        limits = ReadLimits(max_decoded_bytes=decoded, free_bytes=decoded)
-    repairs = Repairs(**{entry.name: statements.pop(entry.name) for entry in fields(Repairs)})
-    return load(file, format_, limits=limits, repairs=repairs, **statements)
+trace.add_command(complementarity)
 
 
 @trace.command()
@@ -176,10 +84,10 @@ def inspect(file: str, layers: tuple[int, ...], batch_tokens: tuple[int, ...], a
     for label, text in _summary(found):
         click.echo(f"{label:<11} {text}")
     click.echo()
-    _table(_HEADER, [_layer_cells(layer) for layer in figures.layers])
+    print_table(_HEADER, [_layer_cells(layer) for layer in figures.layers])
     click.echo(f"\noverlap of tokens routed at random: top-k / experts = {figures.uniform_overlap:.3f}\n")
     if figures.batches:
-        _table(
+        print_table(
             ("batch tokens", "batches", "max/mean", "touched", "of"),
             [
                 (
@@ -273,38 +181,16 @@ def _layer_cells(layer: statistics.LayerStatistics) -> tuple[str, ...]:
         str(layer.layer),
         str(layer.decoder_layer),
         str(layer.experts_used),
-        _cell(layer.max_over_mean, 2),
-        _cell(layer.zipf_slope, 2),
-        _cell(layer.gini, 3),
-        _cell(layer.entropy_bits, 2),
-        _cell(layer.overlap, 3),
-        _cell(layer.overlap_by_load, 3),
-        "–" if recall is None else _cell(recall.conditional, 3),
-        "–" if recall is None else _cell(recall.popularity, 3),
-        _cell(layer.half_correlation, 2),
+        cell(layer.max_over_mean, 2),
+        cell(layer.zipf_slope, 2),
+        cell(layer.gini, 3),
+        cell(layer.entropy_bits, 2),
+        cell(layer.overlap, 3),
+        cell(layer.overlap_by_load, 3),
+        "–" if recall is None else cell(recall.conditional, 3),
+        "–" if recall is None else cell(recall.popularity, 3),
+        cell(layer.half_correlation, 2),
     )
-
-
-def _cell(value: float, digits: int) -> str:
-    return "–" if math.isnan(value) else f"{value:.{digits}f}"
-
-
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table on standard output: drawn on a terminal, aligned plain text elsewhere."""
-    if sys.stdout.isatty():
-        from rich.console import Console
-        from rich.table import Table
-
-        table = Table(header_style="bold")
-        for name in header:
-            table.add_column(name, justify="right")
-        for row in rows:
-            table.add_row(*row)
-        Console().print(table)
-        return
-    widths = [max(len(row[column]) for row in (header, *rows)) for column in range(len(header))]
-    for row in (header, *rows):
-        click.echo("  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)))
 
 
 def _as_json(found: RoutingTrace, figures: statistics.TraceStatistics, suspicions: list[traps.Trap]) -> dict[str, Any]:
