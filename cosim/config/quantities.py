@@ -18,6 +18,7 @@ __all__ = [
     "ByteCount",
     "BytesPerSecond",
     "EnergyPerBit",
+    "EnergyPerByte",
     "EnergyPerOperation",
     "Femtoseconds",
     "Frequency",
@@ -75,4 +76,5 @@ Frequency = Annotated[Fraction, _Quantity(units.FREQUENCY)]
 BytesPerSecond = Annotated[Fraction, _Quantity(units.BANDWIDTH)]
 OperationRate = Annotated[Fraction, _Quantity(units.OPERATION_RATE)]
 EnergyPerBit = Annotated[Fraction, _Quantity(units.ENERGY_PER_BIT, zero=True)]
+EnergyPerByte = Annotated[Fraction, _Quantity(units.ENERGY_PER_BYTE, zero=True)]
 EnergyPerOperation = Annotated[Fraction, _Quantity(units.ENERGY_PER_OPERATION, zero=True)]

@@ -13,9 +13,11 @@ from cosim.config import units
 from cosim.config.errors import did_you_mean, one_of
 from cosim.config.loader import KeyPath, walk
 from cosim.config.quantities import (
+    BareOrBytes,
     ByteCount,
     BytesPerSecond,
     EnergyPerBit,
+    EnergyPerByte,
     EnergyPerOperation,
     Femtoseconds,
     OperationRate,
@@ -172,10 +174,41 @@ def _salvaged_bytes(value: Any) -> int | None:
 
 
 class TierSpec(Spec):
-    """A memory tier: the endpoints that carry it and the bytes of it on each of them."""
+    """A memory tier: the endpoints that carry it and the bytes of it on each of them.
+
+    Attributes:
+        rank: 0 for the tier nearest to compute, then upwards; homes lie in the tier of the highest rank. Needed where
+            there are several tiers.
+        group: which chiplets an endpoint of the tier serves: all of the package, those of its quadrant (a quarter of a
+            package mesh), or those at its own router of the package.
+        striping: what one replica's bytes are spread over: all banks of an endpoint's ``tier``, or one ``bank``.
+        activation_reserve, metadata_reserve: bytes on each endpoint that are kept from weights.
+        access_energy: per byte read or written, in place of the energies of the memory standard.
+    """
 
     on: Name
     capacity: ByteCount
+    rank: Annotated[int, Field(ge=0, le=255)] | None = None
+    group: Literal["package", "quadrant", "chiplet"] = "package"
+    striping: Literal["tier", "bank"] = "tier"
+    activation_reserve: BareOrBytes = 0
+    metadata_reserve: BareOrBytes = 0
+    access_energy: EnergyPerByte | None = None
+
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes on each endpoint that weights may take."""
+        return self.capacity - self.activation_reserve - self.metadata_reserve
+
+    def problems(self) -> Iterator[Problem]:
+        reserved = self.activation_reserve + self.metadata_reserve
+        if reserved >= self.capacity:
+            shown = units.format_quantity(self.capacity, units.BYTES)
+            yield Problem(
+                ("activation_reserve",),
+                f"reserves below the tier's capacity of {shown}",
+                units.format_quantity(reserved, units.BYTES),
+            )
 
 
 class EnergySpec(Spec):
@@ -288,6 +321,7 @@ class HardwareSpec(Spec):
         if known:
             yield from _tree_problems(instances, self.gateways)
         yield from _tier_problems({name: tier.on for name, tier in self.tiers.items()}, list(self.endpoints), memories)
+        yield from _rank_problems(self.tiers)
         yield from _assumed_problems(self.assumed, {".".join(map(str, path)) for path in _key_paths(self)})
 
     @classmethod
@@ -313,7 +347,9 @@ class HardwareSpec(Spec):
         if isinstance(assumed, list) and all(isinstance(key, str) for key in assumed):
             keys = {".".join(map(str, path)) for path, _ in walk(dict(value)) if path}
             optional = {
-                key for schema in (LevelSpec, EndpointSpec, MemorySpec, EnergySpec) for key in schema.model_fields
+                key
+                for schema in (LevelSpec, EndpointSpec, MemorySpec, TierSpec, EnergySpec)
+                for key in schema.model_fields
             }
             yield from _assumed_problems(tuple(assumed), keys | optional)
 
@@ -458,6 +494,29 @@ def _tier_problems(tiers: Mapping[str, str], endpoints: list[str], memories: lis
                 f"an endpoint with memory ({', '.join(memories) or 'there is none'})",
                 f"{on!r}, which has no memory" if on in endpoints else repr(on),
                 did_you_mean(on, memories),
+            )
+
+
+def _rank_problems(tiers: Mapping[str, TierSpec]) -> Iterator[Problem]:
+    """Several tiers must say which is nearer; each rank once."""
+    seen: dict[int, str] = {}
+    for name, tier in sorted(tiers.items()) if len(tiers) > 1 else ():
+        if tier.rank is None:
+            yield Problem(
+                ("tiers", name), "the key 'rank' (0 is nearest to compute), as there are several tiers", "none"
+            )
+        elif tier.rank in seen:
+            yield Problem(
+                ("tiers", name, "rank"), f"a rank other than that of tier {seen[tier.rank]!r}", str(tier.rank)
+            )
+        else:
+            seen[tier.rank] = name
+    energies: dict[str, TierSpec] = {}
+    for name, tier in sorted(tiers.items()):
+        other = energies.setdefault(tier.on, tier)
+        if other.access_energy != tier.access_energy:
+            yield Problem(
+                ("tiers", name, "access_energy"), f"one access_energy for all tiers on {tier.on!r}", "another one"
             )
 
 

@@ -54,7 +54,7 @@ class UnitError(ValueError):
 class Dimension:
     """A kind of quantity: its units as factors of the base unit, and whether the base counts whole things.
 
-    ``base`` is the unit of the parsed value: bytes, Hz, bytes/s, femtoseconds, operations/s, J, J/b, J/OP, W.
+    ``base`` is the unit of the parsed value: bytes, Hz, bytes/s, femtoseconds, operations/s, J, J/b, J/B, J/OP, W.
     """
 
     name: str
@@ -110,6 +110,7 @@ OPERATIONS = _dimension("a number of operations", "OP", "2 GFLOP", _large("FLOP"
 OPERATION_RATE = _dimension("a rate of operations", "OP/s", "4 TFLOP/s", _large("FLOP/s"), _large("OP/s"))
 ENERGY = _dimension("an energy", "J", "3 nJ", _small("J"))
 ENERGY_PER_BIT = _dimension("an energy per bit", "J/b", "0.5 pJ/b", _small("J/b"))
+ENERGY_PER_BYTE = _dimension("an energy per byte", "J/B", "31.8 pJ/B", _small("J/B"))
 ENERGY_PER_OPERATION = _dimension("an energy per operation", "J/OP", "0.4 pJ/FLOP", _small("J/FLOP"), _small("J/OP"))
 POWER = _dimension("a power", "W", "15 W", {**_large("W"), **_small("W")})
 
@@ -124,6 +125,7 @@ DIMENSIONS = (
     OPERATION_RATE,
     ENERGY,
     ENERGY_PER_BIT,
+    ENERGY_PER_BYTE,
     ENERGY_PER_OPERATION,
     POWER,
 )

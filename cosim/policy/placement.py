@@ -15,27 +15,26 @@ __all__ = ["expert_parallel", "memory_tier", "nearest_memory"]
 
 
 def memory_tier(system: System) -> str:
-    """The name of the tier that holds homes: the system's first tier on a memory endpoint.
+    """The name of the tier that holds homes: the one of the highest rank.
 
     Raises:
         ValueError: the system has no tier.
     """
-    for tier in system.tiers:
-        return tier.name
-    raise ValueError("the system has no memory tier to hold expert weights")
+    return system.home_tier.name
 
 
-def nearest_memory(system: System, routes: Routes, held: dict[int, int], chiplet: int) -> int:
+def nearest_memory(system: System, routes: Routes, held: dict[int, int], chiplet: int, tier: str | None = None) -> int:
     """The memory that ``chiplet`` is stacked with, else the one with the fewest hops from it.
 
-    Among equals the one that holds least, then the first.
+    Among equals the one that holds least, then the first. Only endpoints of the tier that serve the chiplet count.
 
     Args:
         held: replicas given to each memory endpoint so far.
+        tier: its name; the one of homes if not given.
     """
-    if chiplet in system.near_memories:
+    memories = (system.home_tier if tier is None else system.tier(tier)).serving(chiplet)
+    if system.near_memories.get(chiplet) in memories:
         return system.near_memories[chiplet]
-    memories = [endpoint.index for endpoint in system.memory_endpoints]
     return min(memories, key=lambda memory: (routes.between(chiplet, memory), held.get(memory, 0), memory))
 
 

@@ -28,10 +28,14 @@ __all__ = ["CopyOrder", "RegionAllocator", "Residency"]
 
 
 class RegionAllocator:
-    """First-fit regions of equal alignment in one memory endpoint's tier."""
+    """First-fit regions of equal alignment in one memory endpoint's tier.
 
-    def __init__(self, capacity_bytes: int, alignment_bytes: int) -> None:
+    With ``bank_bytes`` a region lies inside one range of that many bytes.
+    """
+
+    def __init__(self, capacity_bytes: int, alignment_bytes: int, bank_bytes: int | None = None) -> None:
         self.capacity_bytes = capacity_bytes
+        self._bank = bank_bytes
         self._alignment = alignment_bytes
         self._free: list[tuple[int, int]] = [(0, capacity_bytes)]
         self.used_bytes = 0
@@ -40,14 +44,20 @@ class RegionAllocator:
         """Address of a free region of ``size`` bytes, or ``None``."""
         size = self._rounded(size)
         for position, (start, length) in enumerate(self._free):
-            if length >= size:
-                if length == size:
-                    del self._free[position]
-                else:
-                    self._free[position] = (start + size, length - size)
-                self.used_bytes += size
-                return start
+            at = self._inside_a_bank(start, size)
+            if length < at - start + size:
+                continue
+            left = [(start, at - start), (at + size, start + length - at - size)]
+            self._free[position : position + 1] = [part for part in left if part[1]]
+            self.used_bytes += size
+            return at
         return None
+
+    def _inside_a_bank(self, start: int, size: int) -> int:
+        """The first address from ``start`` on at which ``size`` bytes cross no border of a bank."""
+        if self._bank is None or start // self._bank == (start + size - 1) // self._bank:
+            return start
+        return (start // self._bank + 1) * self._bank
 
     def give_back(self, address: int, size: int) -> None:
         """Frees a region taken before."""
@@ -128,7 +138,7 @@ class Residency:
         self._budget_bytes = budget_bytes
         self._tiers = {tier.name: position for position, tier in enumerate(system.tiers)}
         self._allocators = {
-            (position, endpoint): RegionAllocator(tier.capacity_bytes, alignment_bytes)
+            (position, endpoint): RegionAllocator(tier.capacity_bytes, alignment_bytes, tier.bank_bytes)
             for position, tier in enumerate(system.tiers)
             for endpoint in tier.endpoints
         }

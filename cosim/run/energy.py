@@ -15,8 +15,8 @@ def energy_joules(machine: Machine, macs: int) -> float | None:
 
     Links: bits over every link times the energy per bit and link (flits whole, on the flit network). Routers: the same
     bits once more for each router left, ejection included. Paths of stacked memory: bits over them. Compute: two
-    operations per multiply-accumulate. Memory: the standard's energies times the commands that were issued; at ``rate``
-    there are no commands, hence no figure.
+    operations per multiply-accumulate. Memory: bytes times the tier's access energy, or the standard's energies times
+    the commands that were issued; at ``rate`` there are no commands, hence no figure without an access energy.
     """
     energy = machine.system.spec.energy
     memory = machine.memory_joules()

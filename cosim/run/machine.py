@@ -242,11 +242,20 @@ class Machine:
         return figures
 
     def memory_joules(self) -> float | None:
-        """Energy of all memory endpoints; ``None`` where memory is a rate or a standard has no figures."""
-        if self.memory_kind != "command":
-            return None
-        parts = []
+        """Energy of all memory endpoints; ``None`` where one has no figures.
+
+        Bytes read and written times the tier's ``access_energy`` where it has one, else the standard's energies of the
+        commands that were issued, of which there are none where memory is a rate.
+        """
+        per_byte = {tier.on: tier.access_energy for tier in self.system.spec.tiers.values() if tier.access_energy}
+        parts: list[float | None] = []
         for place in self.system.memory_endpoints:
+            if place.name in per_byte:
+                moved = self.memory_statistics(place.index)
+                parts.append(float((moved["read_bytes"] + moved["written_bytes"]) * per_byte[place.name]))
+                continue
+            if self.memory_kind != "command":
+                return None
             channel = self.channels[place.index]
             ticks = int(Fraction(self.now_fs, 10**15) * channel.tick_hz)
             parts.append(channel.joules(dict(self.engine.memory_totals(int(self.nodes[place.index]))), ticks))

@@ -12,10 +12,14 @@ from cosim.config.errors import ConfigError, ConfigErrors
 from cosim.config.load import ExperimentCheck, Parts, load_experiment, load_hardware
 from cosim.config.loader import Document, KeyPath
 from cosim.config.schema_experiment import ExperimentSpec
+from cosim.config.schema_hardware import HardwareSpec
+from cosim.config.schema_model import ModelSpec
 from cosim.config.units import BYTES, format_quantity
 from cosim.config.validate import findings
 from cosim.plugins.registry import PluginError, find
+from cosim.system.memory import memory_figures
 from cosim.system.system import System, hardware_findings
+from cosim.system.tiers import bank_table, banks_are_ranges
 
 __all__ = ["LoadedExperiment", "load_system", "open_experiment"]
 
@@ -69,13 +73,50 @@ def _fit(parts: Parts) -> Iterator[ConfigError]:
     if not system.tiers:
         yield document.error(("system",), "at least one tier to hold the experts", "none")
     elif model is not None:
-        name, tier = max(system.tiers.items(), key=lambda item: item[1].capacity)
-        if model.expert_bytes > tier.capacity:
+        name, tier = max(system.tiers.items(), key=lambda item: item[1].weight_bytes)
+        yield from _in_banks(parts, model, system)
+        if model.expert_bytes > tier.weight_bytes:
             yield document.error(
                 ("system", "tiers", name, "capacity"),
                 f"room for an expert of {model.name or 'the model'}, {format_quantity(model.expert_bytes, BYTES)}",
-                f"{format_quantity(tier.capacity, BYTES)} in the largest tier {name!r}",
+                f"{format_quantity(tier.weight_bytes, BYTES)} in the largest tier {name!r}",
             )
+
+
+def _in_banks(parts: Parts, model: ModelSpec, system: HardwareSpec) -> Iterator[ConfigError]:
+    """Replicas that must lie in one bank: refused where a bank is too small or addresses do not tell banks apart."""
+    rows = []
+    small, mixed = [], []
+    for name, tier in sorted(system.tiers.items()):
+        memory = system.endpoints[tier.on].memory if tier.on in system.endpoints else None
+        if memory is None:
+            continue
+        try:
+            figures = memory_figures(memory)
+        except ValueError:
+            return  # reported with the hardware
+        bank = tier.capacity // figures.banks
+        rows.append((name, figures.banks, bank, tier.weight_bytes))
+        if tier.striping != "bank":
+            continue
+        if bank < model.expert_bytes:
+            small.append(name)
+        elif not banks_are_ranges(memory.address_map, figures.bank_fields):
+            mixed.append((name, tier.on, figures.bank_fields))
+    for name in small:
+        yield parts.document.error(
+            ("system", "tiers", name, "striping"),
+            f"a bank that holds an expert of {model.name or 'the model'}",
+            bank_table(model.expert_bytes, rows),
+            "write 'striping: tier' for replicas that are striped over all banks of an endpoint",
+        )
+    for name, on, fields in mixed:
+        first = "".join(field[:2].title() if field != "pseudo_channel" else "Pc" for field in fields)
+        yield parts.document.error(
+            ("system", "tiers", name, "striping"),
+            f"an address_map of {on!r} that starts with the fields of a bank, such as {first}...",
+            "one that interleaves the banks",
+        )
 
 
 def _components(parts: Parts) -> Iterator[ConfigError]:

@@ -18,11 +18,15 @@ class MemoryFigures:
         peak_Bps: data-bus rate, bytes per second.
         capacity_bytes: bytes of all banks.
         access_bytes: bytes of one burst.
+        banks: what serves side by side: pseudo-channels, of SRAM banks.
+        bank_fields: fields of an address that say which of them.
     """
 
     peak_Bps: Fraction
     capacity_bytes: int
     access_bytes: int
+    banks: int = 1
+    bank_fields: tuple[str, ...] = ("channel", "pseudo_channel")
 
 
 def memory_figures(spec: MemorySpec) -> MemoryFigures:
@@ -40,8 +44,12 @@ def memory_figures(spec: MemorySpec) -> MemoryFigures:
 
     standard = read_options(spec.options()).standard
     organisation = standard.organisation
+    sram = standard.kind == "sram"
+    sides = organisation.banks if sram else organisation.pseudo_channels
     return MemoryFigures(
         peak_Bps=standard.channel_Bps * spec.channels,
         capacity_bytes=organisation.channel_bytes * spec.channels,
         access_bytes=organisation.access_bytes,
+        banks=sides * spec.channels,
+        bank_fields=("channel", "bank_group", "bank") if sram else ("channel", "pseudo_channel"),
     )

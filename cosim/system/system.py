@@ -4,70 +4,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from cosim.config.errors import ConfigErrors
 from cosim.config.loader import Document, KeyPath
-from cosim.config.schema_hardware import EndpointSpec, HardwareSpec
+from cosim.config.schema_hardware import HardwareSpec
+from cosim.system.endpoints import Endpoint
 from cosim.system.findings import FiguresOf, hardware_findings, unreachable_routers
-from cosim.system.memory import MemoryFigures, memory_figures
+from cosim.system.memory import memory_figures
 from cosim.system.networks import LINK, Gateway, Network, build_gateways, build_networks, system_links
 from cosim.system.routes import Routes
+from cosim.system.tiers import Tier, build_tiers, tier_problems
 
-__all__ = ["LINK", "TERMINAL", "Endpoint", "System", "Tier", "hardware_findings", "unreachable_routers"]
+__all__ = ["LINK", "TERMINAL", "System", "hardware_findings", "unreachable_routers"]
 
 TERMINAL = np.dtype([("router", np.int32), ("endpoint", np.int32), ("port", np.int32)])
 """A place where flits enter and leave a network: port ``port`` of an endpoint, at a router."""
-
-
-@dataclass(frozen=True)
-class Endpoint:
-    """One endpoint.
-
-    Attributes:
-        index: position in ``System.endpoints``.
-        name: its key in the hardware file; endpoints of one key differ by router.
-        kind: compute, memory or control.
-        network: its position in ``System.networks``.
-        router: the router of the system it is attached to.
-        place: its node in words, the number in the level (a mesh has one at every router); in a system of several
-            networks behind their label.
-        terminals: its ports' positions in ``System.terminals``.
-        spec: its keys.
-        memory: peak bandwidth and capacity, for kind memory.
-    """
-
-    index: int
-    name: str
-    kind: Literal["compute", "memory", "control"]
-    network: int
-    router: int
-    place: str
-    terminals: tuple[int, ...]
-    spec: EndpointSpec
-    memory: MemoryFigures | None
-
-    @property
-    def label(self) -> str:
-        """``name@place``: what tables and errors call it."""
-        return f"{self.name}@{self.place}"
-
-
-@dataclass(frozen=True)
-class Tier:
-    """A memory tier: the endpoints that carry it, and its bytes on each of them."""
-
-    name: str
-    endpoints: tuple[int, ...]
-    capacity_bytes: int
-
-    @property
-    def total_bytes(self) -> int:
-        """Bytes on all its endpoints together."""
-        return self.capacity_bytes * len(self.endpoints)
 
 
 @dataclass(frozen=True)
@@ -104,7 +58,7 @@ class System:
             figures_of: looks up what a memory node offers.
 
         Raises:
-            ConfigErrors: all that :func:`hardware_findings` finds.
+            ConfigErrors: all that :func:`hardware_findings` finds; tiers that do not reach every chiplet.
         """
         findings = hardware_findings(spec, document or Document({}), path, figures_of=figures_of)
         if findings:
@@ -137,14 +91,16 @@ class System:
                     memory=figures_of(endpoint.memory) if endpoint.memory else None,
                 )
             )
-        tiers = tuple(
-            Tier(name, tuple(place.index for place in endpoints if place.name == tier.on), tier.capacity)
-            for name, tier in sorted(spec.tiers.items())
-        )
+        gateways = build_gateways(spec, networks)
+        tiers = build_tiers(spec, networks, gateways, endpoints)
+        problems = list(tier_problems(tiers, endpoints))
+        if problems:
+            known = document or Document({})
+            raise ConfigErrors([known.error((*path, *where), expected, got) for where, expected, got in problems])
         return cls(
             spec=spec,
             networks=networks,
-            gateways=build_gateways(spec, networks),
+            gateways=gateways,
             links=system_links(networks),
             terminals=np.array(terminals, dtype=TERMINAL),
             endpoints=tuple(endpoints),
@@ -198,6 +154,13 @@ class System:
     def endpoint_terminals(self) -> tuple[tuple[int, ...], ...]:
         """Terminals of every endpoint, by endpoint index."""
         return tuple(endpoint.terminals for endpoint in self.endpoints)
+
+    @property
+    def home_tier(self) -> Tier:
+        """The tier of the highest rank, which holds every expert's home; ``ValueError`` where there is no tier."""
+        if not self.tiers:
+            raise ValueError("the system has no memory tier to hold expert weights")
+        return max(self.tiers, key=lambda tier: tier.rank)
 
     def tier(self, name: str) -> Tier:
         """The tier called ``name``; ``KeyError`` where there is none."""
