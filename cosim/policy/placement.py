@@ -30,9 +30,12 @@ def nearest_memory(system: System, routes: Routes, held: dict[int, int], chiplet
 
     Args:
         held: replicas given to each memory endpoint so far.
-        tier: its name; the one of homes if not given.
+        tier: its name; the one of homes if not given (any memory of a system without tiers).
     """
-    memories = (system.home_tier if tier is None else system.tier(tier)).serving(chiplet)
+    if tier is None and not system.tiers:
+        memories = tuple(endpoint.index for endpoint in system.memory_endpoints)
+    else:
+        memories = (system.home_tier if tier is None else system.tier(tier)).serving(chiplet)
     if system.near_memories.get(chiplet) in memories:
         return system.near_memories[chiplet]
     return min(memories, key=lambda memory: (routes.between(chiplet, memory), held.get(memory, 0), memory))
