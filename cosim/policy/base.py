@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
 from fractions import Fraction
 from typing import TYPE_CHECKING
@@ -53,7 +53,8 @@ class Pressure:
     """How busy the system was since the window began, as shares of that time; all zero at the start of a run.
 
     compute: float64 per endpoint. link: float64 per directed link. bank: float64 per endpoint, of its peak
-    bandwidth. tier: share of capacity in use, per endpoint. migration_bytes: under way.
+    bandwidth. tier: share of capacity in use, per endpoint. migration_bytes: under way. link_migration: the part of
+    ``link`` that prefetches and copies took. window_fs: the time that the shares are of.
     """
 
     compute: npt.NDArray[np.float64]
@@ -61,6 +62,8 @@ class Pressure:
     bank: npt.NDArray[np.float64]
     tier: npt.NDArray[np.float64]
     migration_bytes: int
+    link_migration: npt.NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    window_fs: int = 0
 
 
 class ActionKind(Enum):
@@ -74,7 +77,11 @@ class ActionKind(Enum):
 
 @dataclass(frozen=True)
 class ResidencyAction:
-    """One wish of the slow loop. ``promote`` names chiplet, memory and tier; the others name a directory replica."""
+    """One wish of the slow loop.
+
+    ``promote`` names chiplet, memory and tier, ``demote`` those of the new place and the replica that leaves once its
+    copy there is published; the others name a directory replica.
+    """
 
     kind: ActionKind
     layer: int
@@ -144,7 +151,9 @@ class RoutedEvent:
 class WindowState:
     """A decision window has closed: the directory, the window's demand, and the outcome of every earlier action.
 
-    ``demand``: tokens per (MoE layer, expert) in the window, int64.
+    ``demand``: tokens per (MoE layer, expert) in the window, int64. ``what_if``, for policies that ask for it
+    (:attr:`Policy.needs_what_if`): the seconds that the window's last batch takes from an idle system, under the
+    present directory or one in which an action is done, replicas chosen by the policy's own fast loop.
     """
 
     time_fs: int
@@ -154,6 +163,7 @@ class WindowState:
     pressure: Pressure
     outcomes: Sequence[Outcome]
     migrating: Sequence[ResidencyAction]
+    what_if: Callable[[ResidencyAction | None], float] | None = None
 
 
 class Policy:
@@ -173,6 +183,12 @@ class Policy:
     """Of one expert; more are refused."""
     replica_budget: float = 1.0
     """Bytes of all replicas over those of one copy of every expert; more are refused."""
+    min_residency_windows: int = 0
+    """Windows that a replica stays before it may be evicted or demoted; earlier is refused."""
+    updates_per_window: int = 0
+    """Residency updates (promote, demote, evict) of a window, further ones are refused; 0: no bound."""
+    needs_what_if: bool = False
+    """Whether :meth:`on_window` gets :attr:`WindowState.what_if`."""
     partial_sum_bytes: int = 4
     """Of one element of the partial sums that the parts of a split expert return; whole experts return activations."""
 

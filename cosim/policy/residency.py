@@ -96,6 +96,8 @@ class CopyOrder:
     to_memory: int
     to_address: int
     bytes: int
+    replaces: int = -1
+    """A replica that leaves the directory when this one is published; -1: none."""
 
 
 class Residency:
@@ -114,6 +116,8 @@ class Residency:
         budget_bytes: int,
         shared_bytes: int = 0,
         burst_bytes: int = 1,
+        min_residency_windows: int = 0,
+        updates_per_window: int = 0,
     ) -> None:
         """Places the first replicas.
 
@@ -124,6 +128,8 @@ class Residency:
             shared_bytes: of a layer's shared experts, which stand at every chiplet under the number behind the last
                 routed expert; 0: there are none.
             burst_bytes: parts of a split expert occupy whole bursts.
+            min_residency_windows: age from which a replica may be evicted or demoted.
+            updates_per_window: most updates that :meth:`propose` lets pass at once; 0: any.
 
         Raises:
             ConfigErrors: an expert without a replica, a replica where there is no such endpoint, tier or room, parts
@@ -136,6 +142,8 @@ class Residency:
         self._burst = burst_bytes
         self._max_replicas = max_replicas
         self._budget_bytes = budget_bytes
+        self._min_residency = min_residency_windows
+        self._updates = updates_per_window
         self._tiers = {tier.name: position for position, tier in enumerate(system.tiers)}
         self._allocators = {
             (position, endpoint): RegionAllocator(tier.capacity_bytes, alignment_bytes, tier.bank_bytes)
@@ -147,6 +155,8 @@ class Residency:
         self._homes: set[int] = set()
         self._pending: dict[int, CopyOrder] = {}
         self._draining: dict[int, npt.NDArray[np.void]] = {}
+        self._leaving: set[int] = set()  # to be released once published
+        self._recorded = False
         self._directory: Directory | None = None
         self._place(model, placement, layers)
         self._shared: set[int] = set()
@@ -189,7 +199,7 @@ class Residency:
     def _place(self, model: ModelSpec, placement: Placement, layers: Sequence[int]) -> None:
         wanted = set(layers)
         errors: list[ConfigError] = []
-        seen: dict[tuple[int, int], list[int]] = {}
+        seen: dict[tuple[int, int], list[tuple[int, str]]] = {}
         overflow: dict[tuple[int, int], int] = {}
         for replica in placement.replicas:
             if replica.layer not in wanted:
@@ -212,16 +222,16 @@ class Residency:
             if len(regions) < len(parts):
                 continue
             chiplets = seen.setdefault((replica.layer, replica.expert), [])
-            if replica.chiplet in chiplets:
+            if (replica.chiplet, replica.tier) in chiplets:
                 errors.append(
                     _finding(
                         f"expert {replica.expert} in layer {replica.layer}",
-                        "its replicas at different chiplets",
-                        f"two at endpoint {replica.chiplet}",
+                        "its replicas at different chiplets, or in different tiers",
+                        f"two at endpoint {replica.chiplet} in tier {replica.tier}",
                     )
                 )
                 continue
-            chiplets.append(replica.chiplet)
+            chiplets.append((replica.chiplet, replica.tier))
             first = self._next
             for part, (address, size) in zip(parts, regions, strict=True):
                 tier = self._tiers[part.tier]
@@ -269,6 +279,8 @@ class Residency:
                 return f"a tier of the system ({', '.join(self._tiers)})", repr(part.tier)
             if (self._tiers[part.tier], part.memory) not in self._allocators:
                 return f"an endpoint that carries the tier {part.tier}", f"endpoint {part.memory}"
+            if part.memory not in self._system.tier(part.tier).serving(part.chiplet):
+                return f"a memory of tier {part.tier} that serves endpoint {part.chiplet}", f"endpoint {part.memory}"
             if part.neurons < 1:
                 return "parts of at least one neuron", f"{part.neurons} at endpoint {part.chiplet}"
         if parts[0].chiplet != replica.chiplet:
@@ -366,18 +378,25 @@ class Residency:
         draining = [self._draining[identity] for identity in sorted(self._draining)]
         return np.array(published, dtype=DIRECTORY), np.array(draining, dtype=DIRECTORY)
 
+    @property
+    def leaving(self) -> list[int]:
+        """Replicas whose copy is under way and that leave when it is published."""
+        return sorted(self._leaving)
+
     def restore(
         self,
         next_identity: int,
         published: npt.NDArray[np.void],
         draining: npt.NDArray[np.void],
         pending: Sequence[CopyOrder],
+        leaving: Sequence[int] = (),
     ) -> None:
         """Puts the keeper into a saved state; regions are restored by their allocators."""
         self._next = next_identity
         self._rows = {int(row["replica"]): np.array(row, dtype=DIRECTORY) for row in published}
         self._draining = {int(row["replica"]): np.array(row, dtype=DIRECTORY) for row in draining}
         self._pending = {order.replica: order for order in pending}
+        self._leaving = set(leaving)
         self._directory = None
 
     # -- use
@@ -401,13 +420,24 @@ class Residency:
 
     # -- wishes
 
-    def propose(self, actions: Sequence[ResidencyAction]) -> tuple[list[CopyOrder], list[Outcome]]:
-        """Checks the wishes in order; returns the copies to make and the outcome of each wish so far."""
+    def propose(
+        self, actions: Sequence[ResidencyAction], *, recorded: bool = False
+    ) -> tuple[list[CopyOrder], list[Outcome]]:
+        """Checks the wishes in order; returns the copies to make and the outcome of each wish so far.
+
+        ``recorded`` wishes were legal where they were recorded, when copies may have ended and regions drained at other
+        times: budget, ages and the updates of a window are not checked again, a replica whose copy is under way leaves
+        when it is published, and every promotion takes an identity, so that identities mean the same.
+        """
+        self._recorded = recorded
         orders: list[CopyOrder] = []
         outcomes: list[Outcome] = []
         for action in actions:
-            if action.kind is ActionKind.promote:
-                result = self._promote(action)
+            updates = sum(one.status != "refused" and one.action.kind is not ActionKind.retain for one in outcomes)  # type: ignore[union-attr]
+            if not recorded and action.kind is not ActionKind.retain and 0 < self._updates <= updates:
+                outcomes.append(Outcome(action, "refused", f"at most {self._updates} updates in a window"))
+            elif action.kind in (ActionKind.promote, ActionKind.demote):
+                result = self._promote(action) if action.kind is ActionKind.promote else self._demote(action)
                 if isinstance(result, CopyOrder):
                     orders.append(result)
                     outcomes.append(Outcome(action, "deferred", "its copy is under way"))
@@ -416,44 +446,88 @@ class Residency:
             elif action.kind is ActionKind.evict:
                 reason = self._evict(action)
                 outcomes.append(Outcome(action, "refused" if reason else "done", reason))
-            elif action.kind is ActionKind.retain:
+            else:
                 known = action.replica in self._rows
                 outcomes.append(
                     Outcome(action, "done" if known else "refused", "" if known else f"no replica {action.replica}")
                 )
-            else:
-                outcomes.append(Outcome(action, "refused", "the system has no lower tier to demote to"))
         return orders, outcomes
 
     def _promote(self, action: ResidencyAction) -> CopyOrder | str:
         published = [row for row in self._rows.values() if _same_expert(row, action)]
         if any(int(row["neurons"]) < self._neurons for row in published):
             return f"expert {action.expert} of layer {action.layer} is split, there is no whole replica to copy"
-        coming = [order for order in self._pending.values() if _same_wish(order.action, action)]
+        coming = [
+            order
+            for order in self._pending.values()
+            if _same_wish(order.action, action) and order.replica not in self._leaving
+        ]
         if not published:
             return f"expert {action.expert} of layer {action.layer} has no replica to copy"
         if action.chiplet not in self._computes:
             return f"endpoint {action.chiplet} does not compute"
-        if any(int(row["chiplet"]) == action.chiplet for row in published) or any(
+        if any(int(row["chiplet"]) == action.chiplet and not self._nearer(action, row) for row in published) or any(
             order.action.chiplet == action.chiplet for order in coming
         ):
             return f"endpoint {action.chiplet} has a replica of it already"
         if len(published) + len(coming) >= self._max_replicas:
             return f"it has {len(published) + len(coming)} replicas, of at most {self._max_replicas}"
+        held = self._held_bytes()
+        if held + self._expert_bytes > self._budget_bytes and not self._recorded:
+            return f"{held + self._expert_bytes} B of replicas exceed the budget of {self._budget_bytes} B"
+        return self._prepare(action, min(published, key=lambda row: int(row["replica"])))
+
+    def _held_bytes(self) -> int:
+        """Bytes of routed replicas, those that come and those that drain included."""
         held = sum(int(row["bytes"]) for identity, row in self._rows.items() if identity not in self._shared)
         held += sum(int(row["bytes"]) for row in self._draining.values())
-        held += sum(order.bytes for order in self._pending.values())
-        if held + self._expert_bytes > self._budget_bytes:
-            return f"{held + self._expert_bytes} B of replicas exceed the budget of {self._budget_bytes} B"
+        return held + sum(order.bytes for order in self._pending.values() if order.replaces not in self._rows)
+
+    def _nearer(self, action: ResidencyAction, row: npt.NDArray[np.void]) -> bool:
+        """Whether the tier of an action is nearer to compute than that of a replica."""
+        wanted = self._tiers.get(action.tier)
+        return wanted is not None and self._system.tiers[wanted].rank < self._system.tiers[int(row["tier"])].rank
+
+    def _demote(self, action: ResidencyAction) -> CopyOrder | str:
+        """A copy of a replica in a farther tier, in whose favour it leaves."""
+        row = self._rows.get(action.replica)
+        if row is None:
+            return f"no replica {action.replica}"
+        reason = self._may_leave(row)
+        if reason:
+            return reason
+        wanted = self._tiers.get(action.tier)
+        if wanted is None or self._system.tiers[wanted].rank <= self._system.tiers[int(row["tier"])].rank:
+            return f"tier {action.tier!r} is not farther than {self._system.tiers[int(row['tier'])].name!r}"
+        if any(order.replaces == action.replica for order in self._pending.values()):
+            return "it is on its way to another tier already"
+        others = [other for other in self._rows.values() if _same_expert(other, action)]
+        if any(int(other["chiplet"]) == action.chiplet and int(other["tier"]) == wanted for other in others):
+            return f"endpoint {action.chiplet} has a replica of it in tier {action.tier}"
+        return self._prepare(action, row, replaces=action.replica)
+
+    def _may_leave(self, row: npt.NDArray[np.void]) -> str:
+        """Why a replica must stay; empty if it need not."""
+        if int(row["replica"]) in self._homes:
+            return "it is the expert's home"
+        age = int(row["age_windows"])
+        if age < self._min_residency and not self._recorded:
+            return f"its age is {age} windows, of at least {self._min_residency}"
+        return ""
+
+    def _prepare(self, action: ResidencyAction, source: npt.NDArray[np.void], replaces: int = -1) -> CopyOrder | str:
+        """Takes the region of a new replica; why not, where there is none."""
         tier = self._tiers.get(action.tier)
         allocator = self._allocators.get((tier, action.memory)) if tier is not None else None
         if tier is None or allocator is None:
             return f"endpoint {action.memory} carries no tier {action.tier!r}"
+        if action.memory not in self._system.tiers[tier].serving(action.chiplet):
+            return f"endpoint {action.memory} does not serve endpoint {action.chiplet} in tier {action.tier!r}"
         address = allocator.take(self._expert_bytes)
         if address is None:
+            self._next += int(self._recorded)
             free = allocator.capacity_bytes - allocator.used_bytes
             return f"{free} B free in tier {action.tier} at endpoint {action.memory}, {self._expert_bytes} B needed"
-        source = min(published, key=lambda row: int(row["replica"]))
         identity = self._next
         self._next += 1
         order = CopyOrder(
@@ -464,6 +538,7 @@ class Residency:
             action.memory,
             address,
             self._expert_bytes,
+            replaces,
         )
         source["in_flight"] += 1
         self._pending[identity] = order
@@ -480,6 +555,11 @@ class Residency:
             if int(held["memory"]) == order.from_memory and int(held["address"]) == order.from_address
         ]
         self.use(source[:1], -1)
+        if order.replaces in self._rows:
+            self._release(order.replaces)
+        if replica in self._leaving:
+            self._leaving.remove(replica)
+            self._release(replica)
         self._directory = None
         return Outcome(order.action, "done")
 
@@ -503,17 +583,23 @@ class Residency:
         return row
 
     def _evict(self, action: ResidencyAction) -> str:
+        if self._recorded and action.replica in self._pending:
+            self._leaving.add(action.replica)
+            return ""
         row = self._rows.get(action.replica)
         if row is None:
             return f"no replica {action.replica}"
-        if action.replica in self._homes:
-            return "it is the expert's home"
-        del self._rows[action.replica]
-        self._draining[action.replica] = row
+        reason = self._may_leave(row)
+        if not reason:
+            self._release(action.replica)
+        return reason
+
+    def _release(self, identity: int) -> None:
+        """A replica leaves the directory; its region is given back with its last token group."""
+        row = self._draining[identity] = self._rows.pop(identity)
         self._directory = None
         if row["in_flight"] == 0:
-            self._reclaim(action.replica)
-        return ""
+            self._reclaim(identity)
 
     def _reclaim(self, identity: int) -> None:
         row = self._draining.pop(identity)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["load_state", "record_from_json", "record_to_json", "save_state"]
 
-_SCHEMA = 2
+_SCHEMA = 3
 
 
 def save_state(loop: RunLoop) -> bytes:
@@ -44,6 +44,7 @@ def save_state(loop: RunLoop) -> bytes:
         "outcomes": [_outcome_to_json(outcome) for outcome in loop.outcomes],
         "prefetches": [[asdict(live.state), live.task, live.replica] for live in loop.prefetches.values()],
         "next_prefetch": loop.next_prefetch,
+        "pressure": loop.meter.state(),
         "moved": loop.moved,
         "copies": list(loop.copies.items()),
         "kinds": list(loop.kinds.items()),
@@ -106,6 +107,7 @@ def load_state(loop: RunLoop, data: bytes) -> None:
     states = [(PrefetchState(**state), task, replica) for state, task, replica in facts["prefetches"]]
     loop.prefetches = {state.prefetch: LivePrefetch(state, task, replica) for state, task, replica in states}
     loop.next_prefetch = facts["next_prefetch"]
+    loop.meter.restore(facts["pressure"])
     loop.moved = facts["moved"]
     loop.copies = {int(task): int(replica) for task, replica in facts["copies"]}
     loop.kinds = {int(task): str(kind) for task, kind in facts["kinds"]}
@@ -141,7 +143,12 @@ def _joined(parts: list[npt.NDArray[Any]], dtype: np.dtype[Any]) -> npt.NDArray[
 def _residency_to_json(residency: Residency) -> dict[str, Any]:
     pending = [{**asdict(order), "action": _action_to_json(order.action)} for order in residency.pending.values()]
     regions = [[list(key), *allocator.state()] for key, allocator in residency.allocators.items()]
-    return {"next": residency.next_identity, "pending": pending, "regions": regions}
+    return {
+        "next": residency.next_identity,
+        "pending": pending,
+        "leaving": residency.leaving,
+        "regions": regions,
+    }
 
 
 def _residency_from_json(
@@ -151,7 +158,7 @@ def _residency_from_json(
     draining: npt.NDArray[np.void],
 ) -> None:
     orders = [CopyOrder(**{**order, "action": _action_from_json(order["action"])}) for order in data["pending"]]
-    residency.restore(data["next"], published, draining, orders)
+    residency.restore(data["next"], published, draining, orders, data["leaving"])
     for key, free, used in data["regions"]:
         residency.allocators[key[0], key[1]].restore([(start, length) for start, length in free], used)
 

@@ -25,6 +25,7 @@ from cosim.policy.directory import Directory
 from cosim.policy.residency import Residency
 from cosim.run.energy import energy_joules
 from cosim.run.machine import COMPUTE, DECISION, FETCH, REVOKE, Machine, single_task
+from cosim.run.pressure import PressureMeter
 from cosim.run.recording import DecisionRecord, LayerDecision
 from cosim.workload.groups import first_tokens, shared_groups, token_groups, token_homes
 from cosim.workload.legs import legs_of, returned_bytes
@@ -140,6 +141,7 @@ class RunLoop:
         self.copies: dict[int, int] = {}  # engine task → replica
         self.kinds: dict[int, str] = {}  # engine task → class its bytes count for
         self.next_prefetch = 0
+        self.meter = PressureMeter(self.machine)
 
     # -- the loop
 
@@ -199,7 +201,7 @@ class RunLoop:
         decided = self.replay.layer(batch, layer) if self.replay is not None else None
         directory = self.residency.directory(with_pending=decided is not None)
         if decided is None:
-            pressure = machine.pressure(self.residency)
+            pressure = self.meter.read(self.residency)
             event = RoutedEvent(
                 routed_fs,
                 batch,
@@ -415,18 +417,21 @@ class RunLoop:
             window,
             demand,
             self.residency.directory(),
-            self.machine.pressure(self.residency),
+            self.meter.read(self.residency),
             tuple(self.outcomes),
             self.residency.migrating,
         )
         self.outcomes.clear()
+        self.meter.close_window()
         wishes = self.replay.window(window) if self.replay is not None else tuple(self.policy.on_window(state))
-        self.record.add_window(window, wishes)
-        self._migrate(wishes, self.machine.now_fs + (0 if self.replay is not None else self._cost("on_window")))
+        taken = self._migrate(wishes, self.machine.now_fs + (0 if self.replay is not None else self._cost("on_window")))
+        self.record.add_window(window, taken)
 
-    def _migrate(self, wishes: Sequence[ResidencyAction], effective: int) -> None:
-        orders, outcomes = self.residency.propose(wishes)
+    def _migrate(self, wishes: Sequence[ResidencyAction], effective: int) -> list[ResidencyAction]:
+        """Starts what is legal of the wishes; returns that."""
+        orders, outcomes = self.residency.propose(wishes, recorded=self.replay is not None)
         self.outcomes.extend(outcomes)
+        taken = [wish for wish, outcome in zip(wishes, outcomes, strict=True) if outcome.status != "refused"]
         for order in orders:
             if self.only is not None:
                 self._published(order.replica)
@@ -434,6 +439,7 @@ class RunLoop:
             task = self.machine.submit_copy(order, effective, decision_key=FIRST_REPLICA + order.replica)
             self.copies[task] = order.replica
             self.kinds[task] = "migration"
+        return taken
 
     def _published(self, replica: int) -> None:
         self.outcomes.append(self.residency.publish(replica))

@@ -15,12 +15,11 @@ import numpy.typing as npt
 
 from cosim._core import Clock, Engine, TaskKind
 from cosim.config.schema_network import MESSAGE_CLASSES
-from cosim.policy.base import Pressure
 from cosim.run.memory_channel import MemoryChannel
 from cosim.run.network_columns import end_terminals, flit_graph, link_tables, packet_payloads, ways
 
 if TYPE_CHECKING:
-    from cosim.policy.residency import CopyOrder, Residency
+    from cosim.policy.residency import CopyOrder
     from cosim.system import System
     from cosim.system.networks import Gateway, Network
 
@@ -131,31 +130,6 @@ class Machine:
     def compute_statistics(self, endpoint: int) -> dict[str, Any]:
         """Counters of one compute endpoint."""
         return dict(self.engine.compute_statistics(int(self.nodes[endpoint])))
-
-    def pressure(self, residency: Residency) -> Pressure:
-        """Shares of the time since the start of the run."""
-        endpoints = len(self.nodes)
-        compute, bank = np.zeros(endpoints), np.zeros(endpoints)
-        elapsed_fs = self.now_fs
-        links = len(self.system.links)
-        link = np.zeros(links)
-        if elapsed_fs > 0:
-            elapsed_s = Fraction(elapsed_fs, 10**15)
-            for place in self.system.compute_endpoints:
-                cycles = float(elapsed_s * self.system.network_of(place).level.clock)
-                compute[place.index] = self.compute_statistics(place.index)["busy_cycles"] / cycles
-            for place in self.system.memory_endpoints:
-                assert place.memory is not None
-                peak = float(place.memory.peak_Bps) * elapsed_fs / 1e15
-                bank[place.index] = self.memory_statistics(place.index)["read_bytes"] / peak
-            if self.network_kind == "flit":
-                for network in self.system.networks:
-                    vc_flits = self.flit_statistics(network.index)["link_vc_flits"]
-                    flits = vc_flits.reshape(-1, network.level.num_vcs).sum(axis=1)
-                    link[network.links] = flits / float(elapsed_s * network.level.clock)
-            else:
-                link[:] = self.link_statistics()["link_busy_fs"][:links] / elapsed_fs
-        return Pressure(compute, link, bank, residency.tier_used(endpoints), residency.migrating_bytes)
 
     def submit_copy(self, order: CopyOrder, effective_fs: int, decision_key: int) -> int:
         """Starts a copy and a decision behind it; returns the copy's task."""

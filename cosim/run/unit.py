@@ -70,6 +70,8 @@ def run_unit(
         layers=layers,
         max_replicas=policy.max_replicas,
         shared_bytes=rates.shared_bytes,
+        min_residency_windows=policy.min_residency_windows,
+        updates_per_window=policy.updates_per_window,
         budget_bytes=int(policy.replica_budget * len(layers) * setup.model.experts * rates.expert_bytes),
     )
     loop = RunLoop(

@@ -124,7 +124,7 @@ def test_refusals_say_why(system: System) -> None:
     assert "no replica to copy" in reasons[4]
     assert "home" in reasons[5]
     assert "no replica 10000" in reasons[6]
-    assert "no lower tier" in reasons[7]
+    assert "home" in reasons[7]
     wide = keeper(system, max_replicas=1, budget=4.0)
     assert "of at most 1" in wide.propose([promote(5, chiplet, memory)])[1][0].reason
     assert "carries no tier" in keeper(system, budget=4.0).propose([promote(5, chiplet, chiplet)])[1][0].reason
@@ -170,3 +170,78 @@ def test_shared_experts_stand_at_every_chiplet_once_per_memory(system: System) -
     assert sorted(shared["chiplet"].tolist()) == [place.index for place in system.compute_endpoints]
     assert len(np.unique(shared[["memory", "address"]])) == len(np.unique(shared["memory"]))
     assert residency.replica_factor() == 1.0
+
+
+# -- tiers
+
+
+def tiered(*, least_windows: int = 0, updates: int = 0, budget: float = 1.25) -> tuple[System, Residency]:
+    """The 3.5D package with experts of 24 KiB, three tiers."""
+    system = load_system("hcrmap-table1")
+    made = Residency(
+        system,
+        MODEL,
+        expert_parallel(system, MODEL),
+        expert_bytes=SIZE,
+        alignment_bytes=4096,
+        layers=[0],
+        max_replicas=3,
+        budget_bytes=int(budget * MODEL.experts * SIZE),
+        min_residency_windows=least_windows,
+        updates_per_window=updates,
+    )
+    return system, made
+
+
+def wish(system: System, kind: ActionKind, expert: int, place: int, tier: str, replica: int = -1) -> ResidencyAction:
+    memory = system.tier(tier).serving(place)[0]
+    return ResidencyAction(kind, 0, expert, place, memory, tier, replica)
+
+
+def test_a_replica_moves_down_the_tiers() -> None:
+    system, residency = tiered()
+    home = residency.directory().rows[residency.directory().of(0, 5)[0]]
+    chiplet = int(home["chiplet"])
+    orders, _ = residency.propose([wish(system, ActionKind.promote, 5, chiplet, "sram")])  # nearer, at its own chiplet
+    residency.publish(orders[0].replica)
+    near = orders[0].replica
+    _, refused = residency.propose([wish(system, ActionKind.promote, 5, chiplet, "hbm")])
+    assert "has a replica of it already" in refused[0].reason
+    down, outcomes = residency.propose([wish(system, ActionKind.demote, 5, chiplet, "hbm", near)])
+    assert outcomes[0].status == "deferred"
+    assert near in residency.directory().rows["replica"]  # until its copy is there
+    _, again = residency.propose([wish(system, ActionKind.demote, 5, chiplet, "hbm", near)])
+    assert "on its way" in again[0].reason
+    residency.publish(down[0].replica)
+    rows = residency.directory().rows[residency.directory().of(0, 5)]
+    assert [system.tiers[tier].name for tier in rows["tier"]] == ["dram", "hbm"]
+    assert residency.allocators[[t.name for t in system.tiers].index("sram"), orders[0].to_memory].used_bytes == 0
+    _, upwards = residency.propose([wish(system, ActionKind.demote, 5, chiplet, "sram", down[0].replica)])
+    assert "not farther" in upwards[0].reason
+    _, at_home = residency.propose([wish(system, ActionKind.demote, 5, chiplet, "dram", int(home["replica"]))])
+    assert "home" in at_home[0].reason
+
+
+def test_a_memory_outside_the_group_is_refused() -> None:
+    system, residency = tiered()
+    chiplet = int(residency.directory().rows[residency.directory().of(0, 5)[0]]["chiplet"])
+    far = next(e for e in system.tier("sram").endpoints if e not in system.tier("sram").serving(chiplet))
+    _, outcomes = residency.propose([ResidencyAction(ActionKind.promote, 0, 5, chiplet, far, "sram")])
+    assert "does not serve" in outcomes[0].reason
+
+
+def test_a_young_replica_stays_and_a_window_has_one_update() -> None:
+    system, residency = tiered(least_windows=2, updates=1)
+    chiplet = chiplet_other_than(system, residency, 5)
+    both = [wish(system, ActionKind.promote, expert, chiplet, "hbm") for expert in (5, 6)]
+    orders, outcomes = residency.propose(both)
+    assert [outcome.status for outcome in outcomes] == ["deferred", "refused"]
+    assert "at most 1 updates" in outcomes[1].reason
+    residency.publish(orders[0].replica)
+    leave = ResidencyAction(ActionKind.evict, 0, 5, replica=orders[0].replica)
+    for age in range(2):
+        _, outcomes = residency.propose([leave])
+        assert f"its age is {age} windows, of at least 2" in outcomes[0].reason
+        residency.close_window()
+    _, outcomes = residency.propose([leave])
+    assert outcomes[0].status == "done"
