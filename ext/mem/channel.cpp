@@ -1,9 +1,61 @@
 #include "mem/channel.hpp"
 
+#include <algorithm>
+#include <array>
+
 #include "mem/controller.hpp"
 #include "mem/sram.hpp"
 
 namespace cosim::mem {
+
+namespace {
+
+constexpr auto kChannelSums = std::array{&ChannelCounters::asked,
+                                         &ChannelCounters::served_reads,
+                                         &ChannelCounters::served_writes,
+                                         &ChannelCounters::forwarded,
+                                         &ChannelCounters::coalesced,
+                                         &ChannelCounters::cancelled,
+                                         &ChannelCounters::refreshes_all,
+                                         &ChannelCounters::refreshes_bank,
+                                         &ChannelCounters::precharges_all,
+                                         &ChannelCounters::any_open_ticks,
+                                         &ChannelCounters::blocked_by_return_ticks};
+static_assert(sizeof(ChannelCounters) == (kChannelSums.size() + 1) * sizeof(std::int64_t));  // and most_postponed
+
+constexpr auto kBankSums = std::array{&BankCounters::bytes,     &BankCounters::act,        &BankCounters::pre,
+                                      &BankCounters::rd,        &BankCounters::wr,         &BankCounters::ref,
+                                      &BankCounters::row_hits,  &BankCounters::row_misses, &BankCounters::row_conflicts,
+                                      &BankCounters::busy_ticks};
+static_assert(sizeof(BankCounters) == kBankSums.size() * sizeof(std::int64_t));
+
+void add_times(Statistics& to, const Statistics& other, std::int64_t times) {
+  for (const auto sum : kChannelSums) to.channel.*sum += times * other.channel.*sum;
+  for (std::size_t b = 0; b < to.banks.size(); ++b) {
+    for (const auto sum : kBankSums) to.banks[b].*sum += times * other.banks[b].*sum;
+  }
+  for (std::size_t pc = 0; pc < to.refreshes.size(); ++pc) to.refreshes[pc] += times * other.refreshes[pc];
+}
+
+}  // namespace
+
+void Statistics::add(const Statistics& more) {
+  add_times(*this, more, 1);
+  channel.most_postponed = std::max(channel.most_postponed, more.channel.most_postponed);
+}
+
+void Statistics::subtract(const Statistics& less) { add_times(*this, less, -1); }
+
+Statistics Channel::statistics(std::int64_t tick) const {
+  Statistics s;
+  s.channel = counters();
+  s.channel.any_open_ticks = any_open_ticks(tick);
+  for (int pc = 0; pc < config().pseudo_channels; ++pc) {
+    s.refreshes[static_cast<std::size_t>(pc)] = refreshes(pc);
+    for (int b = 0; b < config().banks(); ++b) s.banks.push_back(bank_counters(pc, b, tick));
+  }
+  return s;
+}
 
 std::unique_ptr<Channel> make_channel(const ChannelConfig& config) {
   if (config.plugin != nullptr) return config.plugin->create(config);

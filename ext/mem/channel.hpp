@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -84,6 +85,23 @@ struct ChannelCounters {
   std::int64_t blocked_by_return_ticks = 0;  // pseudo-channel ticks with reads waiting for a read-return slot
 };
 
+// All that has been counted, what is still open included; grows by the same amount in equal stretches of time.
+struct Statistics {
+  ChannelCounters channel;
+  std::vector<BankCounters> banks;  // pseudo-channel by pseudo-channel
+  std::array<std::int64_t, kMaxPseudoChannels> refreshes{};
+
+  void add(const Statistics& more);       // but of most_postponed the larger one
+  void subtract(const Statistics& less);  // most_postponed stays
+};
+
+// What a canonical form counts from.
+struct Origin {
+  std::int64_t tick = 0;
+  std::int32_t row = 0;
+  std::uint64_t tag = 0;
+};
+
 class Channel {
  public:
   virtual ~Channel() = default;
@@ -130,6 +148,22 @@ class Channel {
   // Makes equal futures equal bytes: times relative to `tick`, past ones clipped, ages relative to the next request.
   virtual void normalise(std::int64_t tick) = 0;
   virtual void visit(sim::Visitor& v) = 0;
+
+  // -- exact skipping; between ticks: all that is due by the origin's tick is done, completions and commands are taken
+  // Appends what decides the future. Channels of one configuration whose forms are equal go on equally, moved by the
+  // distance of their origins. Without refresh the form holds until next_refresh(), and as long as that lies ahead.
+  // False: this channel has no such form.
+  [[nodiscard]] virtual bool canonical(const Origin& /*from*/, bool /*with_refresh*/,
+                                       std::vector<std::int32_t>& /*out*/) const {
+    return false;
+  }
+  // Leaves at tick `left` and goes on as `form` does, at another origin; in between `gained` was counted. What a form
+  // without refresh leaves out stays as it is. Recent commands are not moved.
+  virtual void jump(std::int64_t /*left*/, std::span<const std::int32_t> /*form*/, const Origin& /*to*/,
+                    const Statistics& /*gained*/) {}
+  [[nodiscard]] virtual Statistics statistics(std::int64_t tick) const;
+  // When the next refresh falls due; not after the present tick while one is owed.
+  [[nodiscard]] virtual std::int64_t next_refresh() const { return kNeverTick; }
 
   static constexpr int kRecent = 2048;
 

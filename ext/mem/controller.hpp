@@ -48,6 +48,11 @@ class Controller final : public Channel {
   void normalise(std::int64_t tick) override;
   void visit(sim::Visitor& v) override;
 
+  [[nodiscard]] bool canonical(const Origin& from, bool with_refresh, std::vector<std::int32_t>& out) const override;
+  void jump(std::int64_t left, std::span<const std::int32_t> form, const Origin& to, const Statistics& gained) override;
+  [[nodiscard]] Statistics statistics(std::int64_t tick) const override;
+  [[nodiscard]] std::int64_t next_refresh() const override;
+
  private:
   static constexpr std::uint16_t kNil = 0xFFFF;
   static constexpr std::int32_t kRebaseAt = 1 << 30;    // ticks from the base
@@ -153,6 +158,7 @@ class Controller final : public Channel {
   [[nodiscard]] bool in_write_queue(const PseudoChannel& p, const Request& r, int bank) const;
   bool insert(PseudoChannel& p, std::uint16_t n);  // whether the scheduler sees anything new
   void unlink(PseudoChannel& p, std::uint16_t n);
+  void append_forwarded(PseudoChannel& p, std::uint16_t n);
   void view(PseudoChannel& p, Op op, int bank);  // recompute what the scheduler sees of one bank's list
   void lower_bounds(PseudoChannel& p, int bank);
   std::uint16_t new_node();

@@ -91,13 +91,7 @@ bool Controller::take(const Request& r, std::int64_t tick, bool only_without_slo
   if (buffered) {  // waits for a return slot
     forget_plan();
     node.row_result = RowResult::forwarded;
-    node.prev = p.forward_tail;
-    if (p.forward_tail == kNil) {
-      p.forward_head = n;
-    } else {
-      nodes_[p.forward_tail].next = n;
-    }
-    p.forward_tail = n;
+    append_forwarded(p, n);
     note_blocked(p, t);
     return true;
   }
@@ -106,6 +100,16 @@ bool Controller::take(const Request& r, std::int64_t tick, bool only_without_slo
   busy_ = busy;
   note_blocked(p, t);
   return true;
+}
+
+void Controller::append_forwarded(PseudoChannel& p, std::uint16_t n) {
+  nodes_[n].prev = p.forward_tail;
+  if (p.forward_tail == kNil) {
+    p.forward_head = n;
+  } else {
+    nodes_[p.forward_tail].next = n;
+  }
+  p.forward_tail = n;
 }
 
 void Controller::change_mode(Queues& q) {

@@ -1,4 +1,4 @@
-// Time bases, canonical form and visit().
+// Time bases, renumbering and visit().
 #include <algorithm>
 #include <vector>
 
@@ -94,66 +94,6 @@ void Controller::renumber_promotions() {
   std::sort(all.begin(), all.end(), [](const std::int32_t* x, const std::int32_t* y) { return *x < *y; });
   promotions_ = 0;
   for (std::int32_t* promotion : all) *promotion = promotions_++;
-}
-
-void Controller::normalise(std::int64_t tick) {
-  rebase(tick);
-  const std::int32_t t = relative(tick);
-  for (std::size_t pc = 0; pc < pcs_.size(); ++pc) {
-    PseudoChannel& p = pcs_[pc];
-    // book open time up to here, so that when a bank was opened no longer matters
-    for (Mask m = p.open; m != 0; m &= m - 1) {
-      const auto b = static_cast<std::size_t>(lowest(m));
-      bank_counter(static_cast<int>(pc), static_cast<int>(b)).busy_ticks += t - p.opened_at[b];
-      p.opened_at[b] = t;
-    }
-    if (p.open != 0) counters_.any_open_ticks += t - p.any_open_since;
-    if (p.blocked_since != kLongAgo) {
-      counters_.blocked_by_return_ticks += t - p.blocked_since;
-      p.blocked_since = t;
-    }
-    p.any_open_since = t;
-    for (std::size_t b = 0; b < kMaxBanks; ++b) {
-      for (PerBank<std::int32_t>& e : p.e.banks) e[b] = std::max(e[b], t);
-      p.used_at[b] = std::max(p.used_at[b], t - config_.page_timeout);
-      if ((p.open & bit(static_cast<int>(b))) == 0) p.opened_at[b] = p.used_at[b] = 0;
-      if (((p.active_rd | p.active_wr) & bit(static_cast<int>(b))) == 0) {
-        p.active_rank[b] = p.active_promotion[b] = 0;
-      } else {
-        p.active_rank[b] -= next_key_;
-        p.active_promotion[b] -= promotions_;
-      }
-      for (BankLists& l : p.lists) {
-        l.head_key[b] = (l.has & bit(static_cast<int>(b))) != 0 ? l.head_key[b] - next_key_ : 0;
-        l.hit_key[b] = (l.hit & bit(static_cast<int>(b))) != 0 ? l.hit_key[b] - next_key_ : 0;
-      }
-    }
-    for (std::int32_t& at : p.e.own) at = std::max(at, t);
-    for (std::int32_t& at : p.e.act_ring) at = std::max(at, t - rules_.act_window_ticks());
-    p.bound.fill(kLongAgo);
-  }
-  for (std::int32_t& at : bus_) at = std::max(at, t);
-  for (Queues& q : queues_) settle_before(q, t);
-  plan_ = {};
-  for (std::uint16_t n = free_; n != kNil;) {  // what a free node once held does not matter
-    const std::uint16_t next = nodes_[n].next;
-    nodes_[n] = Node{};
-    nodes_[n].next = next;
-    nodes_[n].key = nodes_[n].rank = next_key_;
-    n = next;
-  }
-  for (Node& n : nodes_) {
-    n.key -= next_key_;
-    n.rank -= next_key_;
-  }
-  tick_rank_ -= next_key_;
-  if (tick_rank_at_ != t) {
-    tick_rank_ = 0;
-    tick_rank_at_ = kLongAgo;
-  }
-  last_read_done_ = std::max(last_read_done_, tick);
-  next_key_ = 0;
-  promotions_ = 0;
 }
 
 void Controller::visit(sim::Visitor& v) {

@@ -57,6 +57,7 @@ class TimingRules {
   // Books what command `c` at tick `t` delays; bank -1: all banks.
   void apply(Command c, int bank, std::int32_t t, EarliestTicks& e, Gates& bus) const;
 
+  [[nodiscard]] std::int32_t act_window() const { return act_window_; }  // ACTs; 0: no window
   [[nodiscard]] std::int32_t act_window_ticks() const { return act_window_ticks_; }
   // Distance of a per-bank refresh from an ACT of any bank of its pseudo-channel.
   [[nodiscard]] std::int32_t act_to_refresh() const { return act_to_refresh_; }
