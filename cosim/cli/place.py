@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from cosim.cli.place_engine import engine
+from cosim.cli.place_group import group
 from cosim.cli.place_search import search
 
 __all__ = ["place"]
@@ -16,4 +17,5 @@ def place() -> None:
 
 
 place.add_command(search)
+place.add_command(group)
 place.add_command(engine)

@@ -107,3 +107,56 @@ def test_bad_input(experiment: Path, tmp_path: Path, arguments: list[str], text:
     assert status == 2
     assert text in output
     assert not (tmp_path / "p.json").exists()
+
+
+@pytest.mark.parametrize("method", ["complementarity", "mozart"])
+def test_groups_are_made_written_and_run(experiment: Path, tmp_path: Path, method: str) -> None:
+    """Two stacks of eight cores; two experts each, which stay in their stack; the same command gives the same bytes."""
+    digests = []
+    for name in ("a.json", "b.json"):
+        arguments = [
+            "place",
+            "group",
+            str(experiment),
+            "--method",
+            method,
+            "--groups",
+            "2",
+            "--file",
+            str(tmp_path / name),
+        ]
+        result = CliRunner().invoke(main, [*arguments, "--clusters-per-group", "2", "--batch-tokens", "5"])
+        assert result.exit_code == 0, result.output
+        digests.append(result.output.split("sha256 ")[1])
+    assert digests[0] == digests[1]
+    placed = load_placement(tmp_path / "a.json")
+    assert placed.made_by["command"] == "cosim place group"
+    assert placed.made_by["steps"] == 20
+    assert placed.made_by["profile"] == "rows 0-99"
+    nodes = placed.neurons.argmax(axis=2)
+    assert (placed.neurons.max(axis=2) == 48).all()
+    assert np.bincount(nodes[0] // 8).tolist() == [2, 2]
+    assert len(set(nodes[0].tolist())) == 4  # one expert a core
+    if method == "complementarity":
+        assert "stage 1: 24 variables (8 binary)" in result.output
+        assert "range of work" in placed.report[0]
+        assert "gap" in placed.report[0]
+        assert "lambda_route 100" in placed.report[0]
+    run = Experiment.load(
+        str(experiment), [f"policies=[{{name: placed, params: {{file: {tmp_path / 'a.json'}}}}}]"]
+    ).run(policy="placed", rung="link")
+    assert len(run.layers)
+
+
+def test_groups_that_do_not_fit_are_refused(experiment: Path, tmp_path: Path) -> None:
+    target = ["--file", str(tmp_path / "x.json")]
+    for options, text in (
+        ([], "the 16 cores of the system lie in one network"),
+        (["--groups", "3"], "a divisor of 16 cores"),
+        (["--groups", "8"], "a divisor of 4 experts"),
+        (["--groups", "2", "--method", "mozart", "--clusters-per-group", "4"], "a divisor of 4 experts"),
+        (["--groups", "2", "--batch-tokens", "500"], "0 steps of 500 tokens"),
+    ):
+        result = CliRunner().invoke(main, ["place", "group", str(experiment), *target, *options])
+        assert result.exit_code == 2, result.output
+        assert text in result.output
