@@ -17,14 +17,15 @@ from cosim.config.schema_experiment import ExperimentSpec
 from cosim.policy.registry import make_policy
 from cosim.report.contents import RunContents
 from cosim.report.directory import file_sha256, write_atomically
-from cosim.run.campaign import Campaign, simulated_rungs
+from cosim.run.campaign import Campaign, CampaignPart, simulated_rungs
 from cosim.run.estimate import Estimate, estimate
 from cosim.run.machine import RUNG_KNOBS
+from cosim.run.points import Point, sweep_points
 from cosim.run.recording import DecisionRecord
 from cosim.run.setup import Setup
 from cosim.run.store import UnitStore
 from cosim.run.unit import FRAME_NAMES, UnitKey, UnitResult
-from cosim.run.validation import Validation, validation_contents
+from cosim.run.validation import PointRun, Validation, validation_contents
 from cosim.system import LoadedExperiment, open_experiment
 
 __all__ = ["Experiment", "Report", "Run"]
@@ -121,8 +122,17 @@ class Experiment:
         return self._loaded.spec
 
     def units(self) -> list[UnitKey]:
-        """The simulated units of a validation: (policy, rung, seed)."""
-        return self._campaign(None, 1).keys()
+        """The simulated units of a validation, those of the points of sweeps included: (policy, rung, seed)."""
+        return [key for part in self._campaign(None, 1).parts for key in part.unit_keys()]
+
+    @cached_property
+    def points(self) -> list[Point]:
+        """The points of the experiment's sweeps.
+
+        Raises:
+            ConfigErrors: every error of every point.
+        """
+        return sweep_points(self._loaded)
 
     def plugin_hashes(self) -> dict[str, str]:
         """SHA-256 of every file of the user's that runs or is read: policies, analytical functions, tables, traces."""
@@ -130,7 +140,7 @@ class Experiment:
         names = [policy.name for policy in spec.policies]
         names += [text for item in spec.analytic for text in (item.function, item.table) if text is not None]
         files = [name.rpartition(":")[0] if ".py:" in name else name for name in names]
-        found = [Path(file) for file in (*files, spec.trace.file) if "/" in file]
+        found = [Path(file) for file in (*files, spec.trace.file or "") if "/" in file]
         return {file.name: file_sha256(file) for file in found if file.is_file()}
 
     @property
@@ -153,13 +163,22 @@ class Experiment:
             make_policy(policy.name, policy.params, path=f"policies.{position}")
         self._setup.check()
         Validation.prepare(self._loaded, self._setup)
+        for point in self.points:
+            point.setup.check()
+            Validation.prepare(point.setup.loaded, point.setup)
 
     def estimate(self) -> Estimate:
         """Work and time that a validation will take."""
-        return estimate(self._setup, self._campaign(None, 1).keys())
+        parts = self._campaign(None, 1).parts
+        return Estimate.together([estimate(part.setup, part.unit_keys()) for part in parts])
 
     def _campaign(self, units: Path | None, jobs: int) -> Campaign:
-        return Campaign(self._setup, self.resolved, UnitStore(units, self.resolved), jobs)
+        parts = [CampaignPart(self._setup, self.resolved, UnitStore(units, self.resolved))]
+        parts += [
+            CampaignPart(point.setup, point.resolved, UnitStore(units, point.resolved), point.title)
+            for point in self.points
+        ]
+        return Campaign(parts, jobs)
 
     def check_unit(self, policy: str, rung: str) -> None:
         """Whether a policy of this experiment can run at a rung, with everything :meth:`check` looks at.
@@ -208,8 +227,9 @@ class Experiment:
         """
         self.check()
         validation = Validation.prepare(self._loaded, self._setup)
-        closed, replays = self._campaign(Path(units) if units is not None else None, jobs).run(progress)
-        return Report(validation_contents(validation, closed, replays), validation)
+        base, *others = self._campaign(Path(units) if units is not None else None, jobs).run(progress)
+        points = [PointRun(point, *ran) for point, ran in zip(self.points, others, strict=True)]
+        return Report(validation_contents(validation, *base, points), validation)
 
     @property
     def simulated_rungs(self) -> list[str]:

@@ -137,7 +137,9 @@ def convert(source: str, target: Path, to: str | None, drop_scores: bool, **read
 @click.option("--positions", type=int, required=True, help="Tokens of each request.")
 @click.option("--prompt-tokens", type=int, default=0, show_default=True, help="Leading positions that are prefill.")
 @click.option("--alpha", type=float, required=True, help="Zipf exponent of the load of every layer.")
-@click.option("--rho", type=float, required=True, help="Recall of the next layer's experts from this layer's.")
+@click.option("--rho", type=float, help="Recall of the next layer's experts from this layer's.")
+@click.option("--keep", type=float, help="Instead of --rho: probability that an expert is kept from layer to layer.")
+@click.option("--draw", default="inclusion", show_default=True, help="inclusion or successive.")
 @click.option("--seed", type=int, required=True)
 def generate(target: Path, **parameters: Any) -> None:
     """Write a synthetic Zipf-Markov trace to TARGET (npz, Parquet, CSV or JSONL by suffix)."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import PurePath
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -15,7 +16,7 @@ from pydantic import (
 from cosim.config.errors import did_you_mean, one_of
 from cosim.config.schema_hardware import HardwareSpec
 from cosim.config.schema_model import ModelSpec
-from cosim.config.spec import IndexSet, Indices, Items, Problem, Reference, ShortSpec, Spec, duplicates, refuse
+from cosim.config.spec import IndexSet, Indices, Items, Name, Problem, Reference, ShortSpec, Spec, duplicates, refuse
 
 __all__ = [
     "RUNGS",
@@ -23,10 +24,13 @@ __all__ = [
     "ExperimentSpec",
     "LimitsSpec",
     "PartSpec",
+    "PointSpec",
     "PolicySpec",
     "SamplingSpec",
+    "SweepSpec",
     "TraceSpec",
     "WorkloadSpec",
+    "ZipfMarkovSpec",
 ]
 
 Positive = Annotated[int, Field(ge=1)]
@@ -60,19 +64,58 @@ def _part(words: tuple[str, ...]) -> BeforeValidator:
     return BeforeValidator(read)
 
 
+Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+
+
+class ZipfMarkovSpec(Spec):
+    """A synthetic trace of the model's MoE layers, experts and Top-k; see ``cosim.trace.zipf_markov``.
+
+    ``alpha`` is the Zipf exponent of the load; ``rho`` the recall of the next layer's experts, or ``keep`` the
+    probability that an expert's draw is kept from layer to layer. All ``positions`` of a request are decode steps.
+    """
+
+    requests: Positive
+    positions: Positive
+    alpha: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    rho: Share | None = None
+    keep: Share | None = None
+    draw: Literal["inclusion", "successive"] = "inclusion"
+    seed: Annotated[int, Field(ge=0, lt=2**63)]
+
+    def problems(self) -> Iterator[Problem]:
+        if (self.rho is None) == (self.keep is None):
+            got = "both" if self.rho is not None else "neither"
+            yield Problem((), "one of the keys rho (a recall) and keep (a probability)", got)
+
+
 class TraceSpec(Spec):
     """A routing trace and the two parts of it: what policies may learn from, and what is run.
 
-    ``file`` is a shipped name or a path, ``format`` forces a reader. ``profile`` is a part, ``none``, or ``oracle``:
-    the evaluated part itself, which every table then says.
+    ``file`` is a shipped name or a path, ``format`` forces a reader; ``zipf_markov`` makes a synthetic one instead.
+    ``profile`` is a part, ``none``, or ``oracle``: the evaluated part itself, which every table then says.
     """
 
-    file: Text
+    file: Text | None = None
     format: Text | None = None
+    zipf_markov: ZipfMarkovSpec | None = None
     profile: Annotated[PartSpec | Literal["oracle", "none"], _part(("oracle", "none"))]
     evaluate: Annotated[PartSpec | Literal["all"], _part(("all",))]
 
+    @property
+    def title(self) -> str:
+        """What tables call it: the shipped name, the file's name without its ending, or how it is made."""
+        if self.file is not None:
+            return self.file if "/" not in self.file else PurePath(self.file).stem
+        made = self.zipf_markov
+        assert made is not None
+        kept = f"rho {made.rho:g}" if made.rho is not None else f"keep {made.keep:g}"
+        return f"Zipf-Markov alpha {made.alpha:g}, {kept}, seed {made.seed}"
+
     def problems(self) -> Iterator[Problem]:
+        if (self.file is None) == (self.zipf_markov is None):
+            yield Problem((), "one of the keys file and zipf_markov", "both" if self.file is not None else "neither")
+        if self.format is not None and self.file is None:
+            yield Problem(("format",), "none without a file, which alone is read in one", repr(self.format))
         profile, evaluate = self.profile, self.evaluate
         if isinstance(profile, str):
             return
@@ -207,11 +250,13 @@ class LimitsSpec(Spec):
 class SamplingSpec(Spec):
     """Which share of the (seed, batch, layer) units the rungs above ``link`` simulate; ``seed`` chooses them.
 
-    The same share of every layer of every seed, the same units for every policy.
+    ``strata: layer``: the same share of every layer of every seed, at least one unit of each. ``strata: run``: that
+    share of all units, spread evenly over the layers. The same units for every policy.
     """
 
     fraction: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 1
+    strata: Literal["layer", "run"] = "layer"
 
 
 def _sampling(value: Any) -> Any:
@@ -221,6 +266,81 @@ def _sampling(value: Any) -> Any:
 
 
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
+Real = Annotated[float, Field(allow_inf_nan=False)]
+
+
+def _real(value: Any) -> Any:
+    return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+class PointSpec(Spec):
+    """One point of a sweep: the base experiment with the keys of ``set`` changed.
+
+    It stands ``at`` a number, or has a ``name``. ``set`` maps key paths, as of ``-o``, to values.
+    """
+
+    at: Annotated[Real | None, BeforeValidator(_real)] = None
+    name: Text | None = None
+    set: Annotated[dict[str, Any], Field(min_length=1)]
+
+    @property
+    def label(self) -> str:
+        """What tables call it."""
+        return self.name if self.name is not None else f"{self.at:g}"
+
+    def problems(self) -> Iterator[Problem]:
+        if (self.at is None) == (self.name is None):
+            yield Problem((), "one of the keys at and name", "both" if self.name is not None else "neither")
+        for key in self.set:
+            root = key.partition(".")[0]
+            if root in SHARED_BY_POINTS or key == "workload.batches" or root not in ExperimentSpec.model_fields:
+                known = [name for name in ExperimentSpec.model_fields if name not in SHARED_BY_POINTS]
+                yield Problem(
+                    ("set", key),
+                    "a key that a point may change: " + one_of([*known[:-1], f"{known[-1]}; never workload.batches"]),
+                    repr(key),
+                    did_you_mean(root, known),
+                )
+
+
+#: Top keys that all points of an experiment share: the units of their comparison must be the same.
+SHARED_BY_POINTS = ("name", "rungs", "claims", "seeds", "limits", "sweeps", "skipping")
+
+
+class SweepSpec(Spec):
+    """An axis along which the base experiment is changed, one point at a time.
+
+    ``key`` and ``values`` change one number of the experiment; ``points`` change any keys. ``base`` is where the base
+    itself stands on a numeric axis (read from ``key`` if not given). ``policies`` are the titles that run at the
+    points; all of them if not given.
+    """
+
+    key: Text | None = None
+    values: Items[Annotated[Real, BeforeValidator(_real)]] = ()
+    points: Items[PointSpec] = ()
+    base: Annotated[Real | None, BeforeValidator(_real)] = None
+    policies: Items[Text] = ()
+
+    def problems(self) -> Iterator[Problem]:
+        if (self.key is None) == (not self.points):
+            yield Problem((), "either the keys key and values, or points", "both" if self.points else "neither")
+        if (self.key is None) != (not self.values):
+            yield Problem((), "the keys key and values together", "one of them")
+        found = self.listed()
+        if len({point.name is None for point in found}) > 1:
+            yield Problem(("points",), "all points with a number (at) or all with a name", "some of each")
+        if self.base is not None and any(point.name is not None for point in found):
+            yield Problem(("base",), "no such key on an axis of names", f"{self.base:g}")
+        labels = [point.label for point in found] + ([] if self.base is None else [f"{self.base:g}"])
+        for position in duplicates(labels):
+            yield Problem(("points",), "each point once, and none at the base", f"{labels[position]!r} again")
+
+    def listed(self) -> tuple[PointSpec, ...]:
+        """The points, however they were written."""
+        if self.key is None:
+            return self.points
+        whole = [int(value) if value.is_integer() else value for value in self.values]
+        return tuple(PointSpec(at=float(value), set={self.key: value}) for value in whole)
 
 
 class ExperimentSpec(Spec):
@@ -238,6 +358,7 @@ class ExperimentSpec(Spec):
     sampling: Annotated[SamplingSpec | Literal["none"], BeforeValidator(_sampling)] = "none"
     seeds: Annotated[Items[Seed], Field(min_length=1)]
     limits: LimitsSpec = Field(default_factory=LimitsSpec)
+    sweeps: dict[Name, SweepSpec] = Field(default_factory=dict)
 
     def problems(self) -> Iterator[Problem]:
         titles = [policy.title for policy in self.policies]
@@ -255,3 +376,9 @@ class ExperimentSpec(Spec):
             yield Problem((), "the key 'analytic' with models for the rung 'analytic'", "no such key")
         if self.analytic and "analytic" not in self.rungs:
             yield Problem(("analytic",), "the rung 'analytic' in rungs, which alone reads these", "no such rung")
+        for axis, sweep in self.sweeps.items():
+            for position, title in enumerate(sweep.policies):
+                if title not in titles:
+                    yield Problem(
+                        ("sweeps", axis, "policies", position), one_of(titles), repr(title), did_you_mean(title, titles)
+                    )

@@ -79,6 +79,11 @@ METRICS = FrameSpec(
     (("policy", "text"), ("rung", "text"), ("metric", "text")),
     (("unit", "text"), ("value", "real"), ("ci_low", "real"), ("ci_high", "real"), ("n", "count")),
 )
+POINTS = FrameSpec(
+    "points",
+    (("axis", "text"), ("position", "count"), ("point", "text"), *METRICS.key),
+    METRICS.values,
+)
 LAYERS = FrameSpec(
     "layers",
     (*_RUN, ("batch", "count"), ("layer", "count")),
@@ -150,7 +155,7 @@ EXPERTS = FrameSpec(
         ("compute_fs", "count"),
     ),
 )
-FRAMES = (METRICS, LAYERS, LINKS, BANKS, CHIPLETS, EXPERTS)
+FRAMES = (METRICS, LAYERS, LINKS, BANKS, CHIPLETS, EXPERTS, POINTS)
 
 
 @dataclass(frozen=True)
@@ -358,6 +363,7 @@ class RunContents:
     banks: pd.DataFrame = field(default_factory=lambda: empty(BANKS))
     chiplets: pd.DataFrame = field(default_factory=lambda: empty(CHIPLETS))
     experts: pd.DataFrame = field(default_factory=lambda: empty(EXPERTS))
+    points: pd.DataFrame = field(default_factory=lambda: empty(POINTS))
     claims: Sequence[Mapping[str, Any]] = ()
 
     def __post_init__(self) -> None:

@@ -192,6 +192,29 @@ def attribution_table(contents: RunContents) -> TextTable | None:
     return TextTable("Where the error of link comes from", header, tuple(rows), notes, left=1)
 
 
+def sweep_tables(contents: RunContents) -> list[TextTable]:
+    """Mean and P95 layer latency at every point, one table an axis, one column a point in ascending order."""
+    made = []
+    for axis, frame in contents.points.groupby("axis", sort=True):
+        wanted = frame[frame["metric"].isin([LATENCY, "layer_latency_p95"])]
+        places = wanted.drop_duplicates("position").sort_values("position")
+        records = wanted.to_dict("records")
+        cells = {(r["policy"], r["rung"], r["position"], r["metric"]): r for r in records}
+        scale = scale_for([float(r["value"]) for r in records], "ns")
+        rows = []
+        for policy, rung in _pairs(contents):
+            row = []
+            for position in places["position"]:
+                mean, tail = (cells.get((policy, rung, position, name)) for name in (LATENCY, "layer_latency_p95"))
+                row.append(ABSENT if mean is None else f"{cell(mean, scale)} / {cell(tail, scale)}")
+            if any(text != ABSENT for text in row):
+                rows.append((policy, rung, *row))
+        header = ("policy", "rung", *(str(label) for label in places["point"]))
+        note = f"mean / P95 layer latency in {scale.unit}; the base experiment stands among the points of a number"
+        made.append(TextTable(f"Sweep over {axis}", header, tuple(rows), (note,)))
+    return made
+
+
 def _share(row: Mapping[str, Any] | None, signed: bool = False) -> str:
     """A fraction as per cent with its interval."""
     if row is None or math.isnan(float(row["value"])):
@@ -321,7 +344,7 @@ def all_tables(contents: RunContents) -> list[TextTable]:
         rank_table(contents),
         other_table(contents),
     )
-    return [table for table in made if table is not None]
+    return [*(table for table in made if table is not None), *sweep_tables(contents)]
 
 
 def _context(contents: RunContents) -> list[str]:

@@ -19,7 +19,7 @@ from cosim.run.store import UnitStore
 from cosim.run.unit import UnitKey, UnitResult, run_unit
 from cosim.system import open_experiment
 
-__all__ = ["Campaign", "simulated_rungs", "top_rung"]
+__all__ = ["Campaign", "CampaignPart", "simulated_rungs", "top_rung"]
 
 Progress = Callable[[float, float, str], None]
 
@@ -35,16 +35,16 @@ def top_rung(rungs: Sequence[str]) -> str | None:
     return found[0] if found else None
 
 
-@dataclass
-class Campaign:
-    """The units of one experiment: what is kept is not run again, the rest runs in ``jobs`` processes."""
+@dataclass(frozen=True)
+class CampaignPart:
+    """One experiment, or one point of its sweeps: ``resolved`` is what a process opens it from again."""
 
     setup: Setup
     resolved: str
     store: UnitStore
-    jobs: int = 1
+    label: str = ""
 
-    def keys(self) -> list[UnitKey]:
+    def unit_keys(self) -> list[UnitKey]:
         """The closed-loop units, the longest rungs first."""
         spec = self.setup.spec
         return [
@@ -54,82 +54,103 @@ class Campaign:
             for seed in spec.seeds
         ]
 
-    def run(self, progress: Progress | None = None) -> tuple[dict[UnitKey, UnitResult], dict[UnitKey, UnitResult]]:
-        """All units: (closed, replays).
+    def note(self, key: UnitKey) -> str:
+        """What is running, for a line of progress."""
+        text = f"{key.policy} at {key.rung}, seed {key.seed}"
+        return f"{self.label}: {text}" if self.label else text
+
+
+#: A unit to run: number of its part, key, decisions to take.
+_Wanted = tuple[int, UnitKey, "DecisionRecord | None"]
+_Found = dict[tuple[int, UnitKey], UnitResult]
+
+
+@dataclass
+class Campaign:
+    """The units of an experiment and its points: what is kept is not run again, the rest runs in ``jobs`` processes."""
+
+    parts: Sequence[CampaignPart]
+    jobs: int = 1
+
+    def run(
+        self, progress: Progress | None = None
+    ) -> list[tuple[dict[UnitKey, UnitResult], dict[UnitKey, UnitResult]]]:
+        """All units, per part: (closed, replays).
 
         closed: every (policy, rung, seed), each rung deciding for itself. replays: of the rungs whose decisions
-        differed from the top rung's, the same unit under the top rung's decisions.
+        differed from the top rung's, the same unit under the top rung's decisions. A sampled part runs everything at
+        ``link``, the sample at the other rungs under the decisions of ``link``, and has no replays.
         """
-        keys = self.keys()
-        if self.setup.spec.sampling != "none":
-            return self._run_sampled(keys, progress), {}
-        closed = self._run_all([(key, None) for key in keys], progress)
-        top = top_rung(self.setup.spec.rungs)
-        wanted: list[tuple[UnitKey, DecisionRecord | None]] = []
-        for key in keys:
-            if key.rung == top or top is None:
-                continue
-            reference = closed[UnitKey(key.policy, top, key.seed)].record
-            if not closed[key].record.same_as(reference):
-                wanted.append((UnitKey(key.policy, key.rung, key.seed, replay=True), reference))
-        return closed, self._run_all(wanted, progress)
+        sampled = [part.setup.spec.sampling != "none" for part in self.parts]
+        keys = [(number, key) for number, part in enumerate(self.parts) for key in part.unit_keys()]
+        first: list[_Wanted] = [
+            (number, key, None) for number, key in keys if not sampled[number] or key.rung == "link"
+        ]
+        closed = self._run_all(first, progress)
+        second: list[_Wanted] = []
+        for number, key in keys:
+            top = top_rung(self.parts[number].setup.spec.rungs)
+            if sampled[number]:
+                if key.rung != "link":
+                    second.append((number, key, closed[number, UnitKey(key.policy, "link", key.seed)].record))
+            elif top is not None and key.rung != top:
+                reference = closed[number, UnitKey(key.policy, top, key.seed)].record
+                if not closed[number, key].record.same_as(reference):
+                    second.append((number, UnitKey(key.policy, key.rung, key.seed, replay=True), reference))
+        later = self._run_all(second, progress)
+        found = {**closed, **{item: result for item, result in later.items() if not item[1].replay}}
+        return [
+            (
+                {key: found[number, key] for key in part.unit_keys()},
+                {key: result for (owner, key), result in later.items() if owner == number and key.replay},
+            )
+            for number, part in enumerate(self.parts)
+        ]
 
     def run_keys(self, keys: Sequence[UnitKey], progress: Progress | None = None) -> dict[UnitKey, UnitResult]:
-        """The given closed-loop units."""
-        return self._run_all([(key, None) for key in keys], progress)
+        """The given closed-loop units of the first part."""
+        found = self._run_all([(0, key, None) for key in keys], progress)
+        return {key: result for (_, key), result in found.items()}
 
-    def _run_sampled(self, keys: Sequence[UnitKey], progress: Progress | None) -> dict[UnitKey, UnitResult]:
-        """Everything at ``link``; the sample at the other rungs, under the decisions of ``link``."""
-        whole = self._run_all([(key, None) for key in keys if key.rung == "link"], progress)
-        wanted = [(key, whole[UnitKey(key.policy, "link", key.seed)].record) for key in keys if key.rung != "link"]
-        found = {**whole, **self._run_all(wanted, progress)}
-        return {key: found[key] for key in keys}
-
-    def _run_all(
-        self, wanted: Sequence[tuple[UnitKey, DecisionRecord | None]], progress: Progress | None
-    ) -> dict[UnitKey, UnitResult]:
-        results: dict[UnitKey, UnitResult] = {}
-        todo: list[tuple[UnitKey, DecisionRecord | None]] = []
-        for key, record in wanted:
-            kept = self.store.load(key)
+    def _run_all(self, wanted: Sequence[_Wanted], progress: Progress | None) -> _Found:
+        results: _Found = {}
+        todo: list[_Wanted] = []
+        for number, key, record in wanted:
+            kept = self.parts[number].store.load(key)
             if kept is None:
-                todo.append((key, record))
+                todo.append((number, key, record))
             else:
-                results[key] = kept
+                results[number, key] = kept
         total = len(wanted)
-        for number, result in enumerate(self._finished(todo, len(results), total, progress)):
-            self.store.save(result)
-            results[result.key] = result
+        for count, (number, result) in enumerate(self._finished(todo, len(results), total, progress)):
+            self.parts[number].store.save(result)
+            results[number, result.key] = result
             if progress is not None:
-                done = total - len(todo) + number + 1
-                progress(done, total, f"{result.key.policy} at {result.key.rung}, seed {result.key.seed}")
-        return {key: results[key] for key, _ in wanted}
+                progress(total - len(todo) + count + 1, total, self.parts[number].note(result.key))
+        return {(number, key): results[number, key] for number, key, _ in wanted}
 
     def _finished(
-        self,
-        todo: Sequence[tuple[UnitKey, DecisionRecord | None]],
-        before: int,
-        total: int,
-        progress: Progress | None,
-    ) -> Iterator[UnitResult]:
+        self, todo: Sequence[_Wanted], before: int, total: int, progress: Progress | None
+    ) -> Iterator[tuple[int, UnitResult]]:
         if self.jobs == 1 or len(todo) <= 1:
-            for number, (key, record) in enumerate(todo):
+            for count, (number, key, record) in enumerate(todo):
+                part = self.parts[number]
 
-                def inner(done: int, layers: int, key: UnitKey = key, number: int = number) -> None:
+                def inner(done: int, layers: int, key: UnitKey = key, count: int = count, number: int = number) -> None:
                     if progress is not None:
-                        progress(before + number + done / layers, total, f"{key.policy} at {key.rung}, seed {key.seed}")
+                        progress(before + count + done / layers, total, self.parts[number].note(key))
 
-                yield _run(self.setup, self.store, key, record, inner)
+                yield number, _run(part.setup, part.store, key, record, inner)
             return
         context = multiprocessing.get_context("spawn")
         with ProcessPoolExecutor(
             min(self.jobs, len(todo)),
             mp_context=context,
             initializer=_start_worker,
-            initargs=(self.resolved, self.store),
+            initargs=([(part.resolved, part.store) for part in self.parts],),
         ) as pool:
             with _interrupts_ignored():  # workers are born here, and only the parent answers Ctrl-C
-                waiting: set[Future[UnitResult]] = {pool.submit(_work, key, record) for key, record in todo}
+                waiting: set[Future[tuple[int, UnitResult]]] = {pool.submit(_work, *item) for item in todo}
             try:
                 while waiting:
                     finished, waiting = wait(waiting, return_when=FIRST_COMPLETED)
@@ -157,16 +178,19 @@ def _interrupts_ignored() -> Iterator[None]:
 _worker: dict[str, Any] = {}
 
 
-def _start_worker(resolved: str, store: UnitStore) -> None:
+def _start_worker(parts: Sequence[tuple[str, UnitStore]]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends its workers
-    document = parse_yaml(resolved)
-    assert isinstance(document.data, dict)
-    _worker["setup"] = Setup(open_experiment(document.data))
-    _worker["store"] = store
+    _worker["parts"] = parts
+    _worker["setups"] = {}
 
 
-def _work(key: UnitKey, record: DecisionRecord | None) -> UnitResult:
-    return _run(_worker["setup"], _worker["store"], key, record)
+def _work(number: int, key: UnitKey, record: DecisionRecord | None) -> tuple[int, UnitResult]:
+    resolved, store = _worker["parts"][number]
+    if number not in _worker["setups"]:
+        document = parse_yaml(resolved)
+        assert isinstance(document.data, dict)
+        _worker["setups"][number] = Setup(open_experiment(document.data))
+    return number, _run(_worker["setups"][number], store, key, record)
 
 
 def _run(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,6 +33,17 @@ class Estimate:
     dram_bytes: int
     seconds: float
     process_bytes: int
+
+    @classmethod
+    def together(cls, parts: Sequence[Estimate]) -> Estimate:
+        """Of several experiments run one after the other: sums, and the largest process."""
+        return cls(
+            sum(part.flit_hops for part in parts),
+            sum(part.bursts for part in parts),
+            sum(part.dram_bytes for part in parts),
+            sum(part.seconds for part in parts),
+            max(part.process_bytes for part in parts),
+        )
 
     def text(self, jobs: int) -> str:
         """One line for the terminal."""

@@ -99,7 +99,7 @@ def placement_of(
     layers = min(model.moe_layers, setup.trace.layers)
     if layers < model.moe_layers and options.method not in ("tensor", "expert"):
         raise ConfigErrors.single(
-            f"a trace of all {model.moe_layers} MoE layers", f"{layers} in {setup.spec.trace.file}", path="trace"
+            f"a trace of all {model.moe_layers} MoE layers", f"{layers} in {setup.spec.trace.title}", path="trace"
         )
     tokens = options.batch_tokens if options.batch_tokens is not None else setup.spec.workload.batch_tokens
     report: list[str] = []
@@ -147,7 +147,7 @@ def placement_of(
             **asdict(options),
             "batch_tokens": tokens,
             "experiment": setup.spec.name or "experiment",
-            "trace": setup.spec.trace.file,
+            "trace": setup.spec.trace.title,
             "profile": part_text(setup.spec.trace.profile),
             "system": setup.spec.system.name or "system",
         },

@@ -14,7 +14,7 @@ from cosim.config.errors import ConfigErrors
 from cosim.policy.base import Profile
 from cosim.run.memory_channel import MemoryChannel
 from cosim.system import LoadedExperiment, System
-from cosim.trace import RoutingTrace, load
+from cosim.trace import RoutingTrace, load, zipf_markov
 from cosim.validate.sampling import stratified_sample
 from cosim.workload.batch import batches
 from cosim.workload.batch_parts import Parts, resolve_parts
@@ -70,7 +70,12 @@ class Setup:
         Raises:
             ValueError: a trace that cannot be read or does not fit the model; all problems.
         """
-        trace = load(self.spec.trace.file, format=self.spec.trace.format)
+        spec, model = self.spec.trace, self.model
+        if spec.zipf_markov is not None:
+            made = spec.zipf_markov.model_dump()
+            return zipf_markov(layers=model.moe_layers, experts=model.experts, top_k=model.top_k, **made)
+        assert spec.file is not None
+        trace = load(spec.file, format=spec.format)
         trace.check_model(experts=self.model.experts)
         return trace
 
@@ -192,7 +197,7 @@ class Setup:
             for layer in self.layers
         ]
         rows = pd.DataFrame(units, columns=["seed", "batch", "layer"])
-        mask = stratified_sample(rows, sampling.fraction, sampling.seed)
+        mask = stratified_sample(rows, sampling.fraction, sampling.seed, strata=sampling.strata)
         chosen = rows[mask & (rows["seed"] == seed).to_numpy()]
         return frozenset(zip(chosen["batch"].tolist(), chosen["layer"].tolist(), strict=True))
 

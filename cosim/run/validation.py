@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -16,6 +15,7 @@ from cosim.analytic.registry import load_all
 from cosim.analytic.system import AnalyticSystem
 from cosim.analytic.table import FigureTable
 from cosim.config.errors import ConfigErrors
+from cosim.config.schema_experiment import ExperimentSpec
 from cosim.config.schema_network import MESSAGE_CLASSES, LevelSpec
 from cosim.policy.registry import make_policy
 from cosim.report.contents import (
@@ -24,6 +24,7 @@ from cosim.report.contents import (
     EXPERTS,
     LAYERS,
     LINKS,
+    POINTS,
     RUNG_ORDER,
     Figure,
     FrameSpec,
@@ -33,15 +34,17 @@ from cosim.report.contents import (
     empty,
 )
 from cosim.run.campaign import top_rung
+from cosim.run.points import Point, base_value
 from cosim.run.setup import Setup, part_text
 from cosim.run.unit import UnitKey, UnitResult
 from cosim.system import LoadedExperiment
 from cosim.validate.claims import ClaimFile, load_claims
 from cosim.validate.compare import BALANCE_DEFINITION, check_figures, layer_balance, metrics_frame
+from cosim.validate.points import Axis, MeasuredRun
 from cosim.validate.samples import Samples
 from cosim.validate.verdicts import RunScope, judge
 
-__all__ = ["Validation", "validation_contents"]
+__all__ = ["PointRun", "Validation", "validation_contents"]
 
 
 @dataclass(frozen=True)
@@ -92,10 +95,62 @@ class Validation:
         )
 
 
+@dataclass(frozen=True)
+class PointRun:
+    """A point of a sweep and what ran there."""
+
+    point: Point
+    closed: Mapping[UnitKey, UnitResult]
+    replays: Mapping[UnitKey, UnitResult]
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """Layers of all rungs, samples made of them, and the rungs in the order of the tables."""
+
+    layers: pd.DataFrame
+    samples: Samples
+    rungs: list[str]
+    compared: Mapping[UnitKey, UnitResult]
+
+
 def validation_contents(
-    validation: Validation, closed: Mapping[UnitKey, UnitResult], replays: Mapping[UnitKey, UnitResult]
+    validation: Validation,
+    closed: Mapping[UnitKey, UnitResult],
+    replays: Mapping[UnitKey, UnitResult],
+    points: Sequence[PointRun] = (),
 ) -> RunContents:
     """Everything the report shows. ``replays`` stand for their rung wherever rungs are compared with the top one."""
+    spec, setup = validation.loaded.spec, validation.setup
+    policies = [policy.title for policy in spec.policies]
+    base = _measured(validation, closed, replays)
+    at_points = [
+        (run.point, _measured(Validation.prepare(run.point.setup.loaded, run.point.setup), run.closed, run.replays))
+        for run in points
+    ]
+    claims = []
+    if validation.claims is not None:
+        scope = RunScope(spec.name, spec.workload.scope, validation.rungs)
+        claims = judge(validation.claims, MeasuredRun(base.samples, _axes(spec, base, at_points)), scope)
+    metrics = [metrics_frame(base.samples, policies, base.rungs)]
+    if replays:
+        metrics.append(_closed_loop(closed, replays, setup))
+    return RunContents(
+        info=_info(validation, closed, replays, base.rungs),
+        metrics=pd.concat(metrics, ignore_index=True),
+        layers=_trimmed(base.layers, LAYERS),
+        links=_all(base.compared, "links", LINKS),
+        banks=_all(base.compared, "banks", BANKS),
+        chiplets=_all(base.compared, "chiplets", CHIPLETS),
+        experts=_all(base.compared, "experts", EXPERTS),
+        points=_point_metrics(spec, base, at_points),
+        claims=claims,
+    )
+
+
+def _measured(
+    validation: Validation, closed: Mapping[UnitKey, UnitResult], replays: Mapping[UnitKey, UnitResult]
+) -> _Measured:
     spec, setup = validation.loaded.spec, validation.setup
     policies = [policy.title for policy in spec.policies]
     top = top_rung(spec.rungs)
@@ -116,24 +171,37 @@ def validation_contents(
     sampled = {} if spec.sampling == "none" else dict.fromkeys(above, "link")
     samples = Samples(all_layers, figures=figures, aliases=aliases, sampled=sampled)
     shown = [rung for rung in RUNG_ORDER if rung in spec.rungs and rung != "analytic"]
-    rungs = [*validation.rungs.values(), *shown]
-    claims = []
-    if validation.claims is not None:
-        scope = RunScope(spec.name, spec.workload.scope, validation.rungs)
-        claims = judge(validation.claims, samples, scope)
-    metrics = [metrics_frame(samples, policies, rungs)]
-    if replays:
-        metrics.append(_closed_loop(closed, replays, setup))
-    return RunContents(
-        info=_info(validation, closed, replays, rungs),
-        metrics=pd.concat(metrics, ignore_index=True),
-        layers=_trimmed(all_layers, LAYERS),
-        links=_all(compared, "links", LINKS),
-        banks=_all(compared, "banks", BANKS),
-        chiplets=_all(compared, "chiplets", CHIPLETS),
-        experts=_all(compared, "experts", EXPERTS),
-        claims=claims,
-    )
+    return _Measured(all_layers, samples, [*validation.rungs.values(), *shown], compared)
+
+
+def _axes(spec: ExperimentSpec, base: _Measured, points: Sequence[tuple[Point, _Measured]]) -> dict[str, Axis]:
+    axes = {}
+    for name in spec.sweeps:
+        here = [(point, measured.samples) for point, measured in points if point.axis == name]
+        numbers = {point.at: samples for point, samples in here if point.at is not None}
+        at = base_value(spec, name)
+        if numbers and at is not None:
+            numbers[at] = base.samples
+        axes[name] = Axis(numbers, {point.label: samples for point, samples in here if point.at is None})
+    return axes
+
+
+def _point_metrics(spec: ExperimentSpec, base: _Measured, points: Sequence[tuple[Point, _Measured]]) -> pd.DataFrame:
+    """Metrics of every point, the base's among those of an axis that it stands on."""
+    parts = []
+    for name, sweep in spec.sweeps.items():
+        at = base_value(spec, name)
+        rows = [(point.label, point.at, measured) for point, measured in points if point.axis == name]
+        if at is not None:
+            rows.append((f"{at:g}", at, base))
+        rows.sort(key=lambda row: 0.0 if row[1] is None else row[1])
+        for order, (label, _, measured) in enumerate(rows):
+            policies = [
+                policy.title for policy in spec.policies if not sweep.policies or policy.title in sweep.policies
+            ]
+            frame = metrics_frame(measured.samples, policies, measured.rungs)
+            parts.append(frame.assign(axis=name, position=order, point=label))
+    return pd.concat(parts, ignore_index=True) if parts else empty(POINTS)
 
 
 def _closed_loop(
@@ -265,7 +333,7 @@ def _info(
         f"MoE layers {spec.workload.layers}",
         model=spec.workload.model.name or "model",
         trace=setup.trace.provenance,
-        trace_name=spec.trace.file if "/" not in spec.trace.file else Path(spec.trace.file).stem,
+        trace_name=spec.trace.title,
         profile=part_text(spec.trace.profile),
         evaluate=part_text(spec.trace.evaluate),
         scope=spec.workload.scope,

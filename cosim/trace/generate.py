@@ -8,21 +8,29 @@ p_e, never twice.
 Zipf-Markov. In every layer the load follows rank**-alpha, under a seeded order of the experts. Cross-layer
 predictability comes from sharing the u: the expert of rank r in layer n + 1 keeps the u of rank r in layer n with
 probability q, else it gets a fresh one. The load of every layer is therefore exactly that of layer 0, whatever q; q is
-found by bisection so that the recall of the conditional predictor of `statistics.recall` is rho.
+found by bisection so that the recall of the conditional predictor of `statistics.recall` is rho, or given as `keep`.
+
+`draw: successive` picks the k experts one after the other, each in proportion to rank**-alpha among those that are left
+(the k smallest of -log(u) / weight: Efraimidis and Spirakis, "Weighted random sampling with a reservoir", Inf. Process.
+Lett. 97, 2006). It exists for every alpha, but the load falls off less than rank**-alpha the larger alpha is.
 """
 
 from __future__ import annotations
 
-from functools import lru_cache
+from collections.abc import Callable
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cosim.trace.problems import Problems, TraceError
+from cosim.trace.problems import Problems, TraceError, did_you_mean
 from cosim.trace.random import RandomStream
 from cosim.trace.routing import PHASES, RoutingTrace, compact_ids_dtype
 from cosim.trace.statistics import recall
+
+#: How the k experts of a token are drawn.
+DRAWS = ("inclusion", "successive")
 
 _SOURCE = "generator"
 _CALIBRATION_ROWS = 16384
@@ -41,7 +49,9 @@ def zipf_markov(
     requests: int,
     positions: int,
     alpha: float,
-    rho: float,
+    rho: float | None = None,
+    keep: float | None = None,
+    draw: str = "inclusion",
     seed: int,
     prompt_tokens: int = 0,
 ) -> RoutingTrace:
@@ -56,6 +66,8 @@ def zipf_markov(
         alpha: Zipf exponent of the load of every layer (0 = equal).
         rho: recall of the conditional next-layer predictor (`statistics.transition_recall`), between the recall of
             naming the hottest experts and about 1.
+        keep: instead of rho, the probability itself that an expert keeps its u from one layer to the next, 0 to 1.
+        draw: `inclusion`: the load follows rank**-alpha exactly. `successive`: see above.
         seed: of everything.
         prompt_tokens: leading positions that are prefill, the rest is decode.
 
@@ -70,11 +82,18 @@ def zipf_markov(
     check_sizes(problems, layers, experts, top_k, requests, positions, prompt_tokens)
     if not (np.isfinite(alpha) and alpha >= 0):
         problems.add(f"alpha: expected a number >= 0, got {alpha}")
-    if not (np.isfinite(rho) and 0 <= rho <= 1):
-        problems.add(f"rho: expected 0..1, got {rho}")
+    if (rho is None) == (keep is None):
+        problems.add(f"rho, keep: expected one of them, got {'neither' if rho is None else 'both'}")
+    for name, value in (("rho", rho), ("keep", keep)):
+        if value is not None and not (np.isfinite(value) and 0 <= value <= 1):
+            problems.add(f"{name}: expected 0..1, got {value}")
+    if draw not in DRAWS:
+        problems.add(f"draw: expected one of {', '.join(DRAWS)}, got {draw!r}{did_you_mean(draw, DRAWS)}")
     problems.raise_if_any()
-    share = _inclusion(alpha, experts, top_k)
-    keep = _calibrate(alpha, experts, top_k, rho, seed) if layers > 1 else 0.0
+    choose = _chooser(draw, alpha, experts, top_k)
+    if keep is None:
+        assert rho is not None
+        keep = _calibrate(alpha, experts, top_k, draw, rho, seed) if layers > 1 else 0.0
     tokens = requests * positions
     ranks = np.empty((tokens, layers, top_k), dtype=compact_ids_dtype(experts))
     step = max(1, _CHUNK_CELLS // experts)
@@ -83,16 +102,29 @@ def zipf_markov(
     for start in range(0, tokens, step):
         count = min(step, tokens - start)
         current = streams[0].units(count * experts).reshape(count, experts)
-        ranks[start : start + count, 0] = pick(current, share, top_k)
+        ranks[start : start + count, 0] = choose(current)
         for layer in range(1, layers):
             kept = _like(keepers[layer], current) <= keep
             current = np.where(kept, current, _like(streams[layer], current))
-            ranks[start : start + count, layer] = pick(current, share, top_k)
+            ranks[start : start + count, layer] = choose(current)
     ids = np.empty_like(ranks)
     for layer in range(layers):
         order = RandomStream(seed, _ORDER + (layer << 40)).permutation(experts)
         ids[:, layer] = order[ranks[:, layer]]
     return as_trace(ids, experts, requests, positions, prompt_tokens, "synthetic", f"zipf_markov seed {seed}")
+
+
+def _chooser(draw: str, alpha: float, experts: int, top_k: int) -> Callable[[Floats], NDArray[np.int64]]:
+    """Top-k columns of every row of u."""
+    if draw == "inclusion":
+        return partial(pick, share=_inclusion(alpha, experts, top_k), top_k=top_k)
+    weight = np.asarray(np.arange(1, experts + 1, dtype=np.float64) ** -alpha, dtype=np.float64)
+
+    def successive(u: Floats) -> NDArray[np.int64]:
+        with np.errstate(divide="ignore"):
+            return _smallest(-np.log(u) / weight, top_k)
+
+    return successive
 
 
 def check_sizes(
@@ -123,7 +155,7 @@ def _inclusion(alpha: float, experts: int, top_k: int) -> Floats:
             _SOURCE,
             [
                 f"alpha: at {alpha} the hottest of {experts} experts would be picked {share[0]:.2f} times a token at "
-                f"Top-{top_k}; at most {low:.3f} is possible"
+                f"Top-{top_k}; at most {low:.3f} is possible (draw 'successive' takes any)"
             ],
         )
     return np.minimum(share, 1.0)
@@ -134,7 +166,10 @@ def pick(u: Floats, share: Floats, top_k: int) -> NDArray[np.int64]:
     with np.errstate(divide="ignore", invalid="ignore"):
         odds = share / (1 - share)
         ranking = u / (1 - u) / odds  # u = 1 gives inf: last in line, as it should be
-    ranking = np.where(share <= 0, np.inf, ranking)
+    return _smallest(np.where(share <= 0, np.inf, ranking), top_k)
+
+
+def _smallest(ranking: Floats, top_k: int) -> NDArray[np.int64]:
     best = np.argpartition(ranking, top_k - 1, axis=1)[:, :top_k]
     order = np.argsort(np.take_along_axis(ranking, best, axis=1), axis=1, kind="stable")
     return np.take_along_axis(best, order, axis=1).astype(np.int64)
@@ -145,17 +180,17 @@ def _like(stream: RandomStream, current: Floats) -> Floats:
 
 
 @lru_cache(maxsize=64)
-def _calibrate(alpha: float, experts: int, top_k: int, rho: float, seed: int) -> float:
+def _calibrate(alpha: float, experts: int, top_k: int, draw: str, rho: float, seed: int) -> float:
     """The probability q of keeping u at which the conditional predictor's recall is rho."""
-    share = _inclusion(alpha, experts, top_k)
+    choose = _chooser(draw, alpha, experts, top_k)
     rows = _CALIBRATION_ROWS
     half = rows // 2
     u = RandomStream(seed, _CALIBRATE).units(rows * experts).reshape(rows, experts)
     fresh, keeper = (_like(RandomStream(seed, _CALIBRATE + (n << 40)), u) for n in (1, 2))
-    first = pick(u, share, top_k)
+    first = choose(u)
 
     def reached(keep: float) -> tuple[float, float]:
-        second = pick(np.where(keeper <= keep, u, fresh), share, top_k)
+        second = choose(np.where(keeper <= keep, u, fresh))
         found = recall(first[:half], second[:half], first[half:], second[half:], experts)
         return found.conditional, found.popularity
 

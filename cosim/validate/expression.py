@@ -5,8 +5,9 @@
     layer_latency_mean(static, rung=analytic) / layer_latency_mean(static, rung=flit)
     geomean(stage_queue_mean(a, layer=0) / stage_queue_mean(b, layer=0), ...)
 
-A term is a metric's name with a policy and, optionally, a rung and equalities on numeric columns of the
-layers frame. Terms are joined by + - * /, parentheses, numbers, min, max and geomean.
+A term is a metric's name with a policy and, optionally, a rung, equalities on numeric columns of the layers frame or
+on axes of the experiment's sweeps (``alpha=2.0``), and a point of an axis of names (``point='sample'``). Terms are
+joined by + - * /, parentheses, numbers, min, max and geomean.
 """
 
 from __future__ import annotations
@@ -58,9 +59,11 @@ class Term:
     policy: str
     rung: str | None = None
     where: tuple[tuple[str, float], ...] = ()
+    point: str | None = None
 
     def __str__(self) -> str:
         extra = f", rung={self.rung}" if self.rung is not None else ""
+        extra += f", point={self.point}" if self.point is not None else ""
         extra += "".join(f", {name}={value:g}" for name, value in self.where)
         return f"{self.quantity.name}({self.policy}{extra})"
 
@@ -197,20 +200,20 @@ def _term(node: ast.Call) -> Term:
         names = [*quantity_names(), *_FUNCTIONS]
         raise ExpressionError("a metric", repr(name), did_you_mean(name, names)) from None
     if len(node.args) != 1:
-        raise ExpressionError(f"{name}(policy), with rung= and equalities if wanted", ast.unparse(node))
+        raise ExpressionError(f"{name}(policy), with rung=, point= and equalities if wanted", ast.unparse(node))
     policy = _word(node.args[0])
-    rung: str | None = None
+    words: dict[str, str] = {}
     where: dict[str, float] = {}
     for keyword in node.keywords:
-        if keyword.arg is None or keyword.arg in where or (keyword.arg == "rung" and rung is not None):
+        if keyword.arg is None or keyword.arg in where or keyword.arg in words:
             raise ExpressionError("each selector once", ast.unparse(node))
-        if keyword.arg == "rung":
-            rung = _word(keyword.value)
+        if keyword.arg in ("rung", "point"):
+            words[keyword.arg] = _word(keyword.value)
         else:
             if not isinstance(keyword.value, ast.Constant):
                 raise ExpressionError(f"a number for {keyword.arg}", ast.unparse(keyword.value))
             where[keyword.arg] = _number(keyword.value)
-    return Term(measured, policy, rung, tuple(sorted(where.items())))
+    return Term(measured, policy, words.get("rung"), tuple(sorted(where.items())), words.get("point"))
 
 
 def _word(node: ast.expr) -> str:

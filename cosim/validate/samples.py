@@ -23,6 +23,9 @@ from cosim.validate.statistics import (
     weighted_sums,
 )
 
+#: Sampled rows below which no percentile is estimated under the ratio model.
+SMEARED_ROWS = 30
+
 #: Columns that identify a row of the layers frame.
 KEY = ("policy", "rung", "seed", "batch", "layer")
 
@@ -46,7 +49,10 @@ class Samples:
     ``sampled`` maps a rung that ran on a part of the rows to the cheaper rung that ran on all of them, as in
     {"flit": "link"}. Its rows must be the same for every policy. Means and totals of such a rung are ratio
     estimates, sum over all of the cheap * sum over the sample of the exact / sum over the sample of the
-    cheap; percentiles are those of the sampled rows.
+    cheap. Percentiles are those of the sampled rows where these are enough (see ``percentile_needs``). Else, where all
+    rows of the cheap rung are enough and the sample has SMEARED_ROWS, they are those of the distribution that Chambers
+    and Dunstan estimate ("Estimating distribution functions from survey data", Biometrika 73, 1986) under the same
+    ratio model: sampled rows as they are, every other row spread over cheap * (exact / cheap of each sampled row).
 
     Raises ValueError for missing columns, repeated rows and policies that ran on different units.
     """
@@ -163,6 +169,15 @@ class Samples:
                     found[stage] = (sum(a.tolist()) - sum(b.tolist())) / len(a) * 1e-6
         return found
 
+    def stage_means(self, policy: str, rung: str) -> dict[str, float]:
+        """Mean of each stage of a policy's rows at a rung, ns; KeyError where it did not run there."""
+        rows = self._cells[policy, self.resolve(rung)]
+        found = {}
+        for stage in STAGES:
+            if f"{stage}_fs" in rows.columns:
+                found[stage] = _exact_sum(rows[f"{stage}_fs"].to_numpy()) / len(rows) * 1e-6
+        return found
+
     def _sample_of(self, rows: pd.DataFrame, rung: str, policy: str) -> pd.DataFrame:
         """The rows whose keys ``rung`` has, too."""
         keys = self._cells[policy, rung].loc[:, self._row_key]
@@ -187,10 +202,14 @@ class Samples:
         unit = cell["unit"].to_numpy(dtype=np.int64)
         values = cell[column].to_numpy()
         base = self.sampled.get(rung)
-        if base is not None and term.quantity.statistic in ("mean", "total"):
+        if base is not None:
             whole = _where(self._cells[term.policy, base], term)
             if column in whole.columns and not bool(whole[column].isna().any()):
-                return self._ratio_estimate(term, whole, cell, rung)
+                if term.quantity.statistic in ("mean", "total"):
+                    return self._ratio_estimate(term, whole, cell, rung)
+                percent = int(term.quantity.statistic.removeprefix("p"))
+                if len(cell) < percentile_needs(percent) <= len(whole) and len(cell) >= SMEARED_ROWS:
+                    return self._smeared_percentile(term, whole, cell, percent)
         value, resampled = self._statistic(term.quantity.statistic, unit, values)
         return value * term.quantity.scale, resampled * term.quantity.scale, len(values)
 
@@ -218,6 +237,45 @@ class Samples:
             value = sums[0] / rows[0] * (sums[1] / sums[2])
             resampled = drawn[0] / rows[1] * (drawn[1] / drawn[2])
         return value * scale, resampled * scale, len(sample)
+
+    def _smeared_percentile(
+        self, term: Term, whole: pd.DataFrame, sample: pd.DataFrame, percent: int
+    ) -> tuple[float, FloatArray, int]:
+        """Percentile at a sampled rung under the ratio model; ``whole`` are the rows of the cheap rung."""
+        column = term.quantity.column
+        keyed = whole.loc[:, [*self._row_key, column, "unit"]]
+        joined = keyed.merge(sample.loc[:, [*self._row_key, column]], on=self._row_key, how="left", suffixes=("", "_x"))
+        cheap = joined[column].to_numpy(dtype=np.float64)
+        exact = joined[f"{column}_x"].to_numpy(dtype=np.float64)
+        unit = joined["unit"].to_numpy(dtype=np.int64)
+        taken = ~np.isnan(exact)
+        if bool((cheap[taken] <= 0).any()):
+            raise NotMeasuredError(f"{term.quantity.stem} above 0 at the cheaper rung in every sampled row")
+        ratios, ratio_unit = exact[taken] / cheap[taken], unit[taken]
+        rest, rest_unit = cheap[~taken], unit[~taken]
+        values = np.concatenate([exact[taken], (rest[:, None] * ratios).ravel()])
+        # a sampled row stands for itself, another row for one share per sampled row
+        first = np.concatenate([ratio_unit, np.repeat(rest_unit, len(ratios))])
+        second = np.concatenate([np.full(len(ratios), -1), np.tile(ratio_unit, len(rest))])
+        order = np.argsort(values, kind="stable")
+        values, first, second = values[order], first[order], second[order]
+
+        def drawn(weights: IntArray) -> FloatArray:
+            shares = weighted_counts(weights, ratio_unit)  # of the sample in each resample
+            found = np.full(len(weights), math.nan)
+            block = max(1, 4_000_000 // len(values))
+            for start in range(0, len(weights), block):
+                part = weights[start : start + block].astype(np.float64)
+                count = np.maximum(shares[start : start + block], 1.0)
+                spread = np.concatenate([part, count[:, None]], axis=1)  # the last column serves second = -1
+                reached = np.cumsum(part[:, first] * spread[:, second] / count[:, None], axis=1)
+                place = (reached < reached[:, -1:] * (percent / 100) * (1 - 1e-12)).sum(axis=1)
+                found[start : start + block] = values[np.minimum(place, len(values) - 1)]
+            return np.where(shares > 0, found, math.nan)
+
+        once = np.ones((1, self.unit_count), dtype=np.int64)
+        scale = term.quantity.scale
+        return float(drawn(once)[0]) * scale, drawn(resample_weights(self.unit_count)) * scale, len(sample)
 
     def _statistic(self, statistic: str, unit: IntArray, values: IntArray | FloatArray) -> tuple[float, FloatArray]:
         weights = resample_weights(self.unit_count)
@@ -267,6 +325,12 @@ def _where(cell: pd.DataFrame, term: Term) -> pd.DataFrame:
         if cell.empty:
             raise NotMeasuredError(f"a run with {name} = {value:g}")
     return cell
+
+
+def weighted_counts(weights: IntArray, unit: IntArray) -> FloatArray:
+    """How many of the rows that belong to ``unit`` each resample holds."""
+    counts = np.bincount(unit, minlength=weights.shape[1]).astype(np.float64)
+    return weighted_sums(weights, counts)
 
 
 def _per_unit(units: int, unit: IntArray, values: IntArray | FloatArray) -> FloatArray:

@@ -12,11 +12,15 @@ import pandas as pd
 KEY = 0x73616D706C65
 
 
-def stratified_sample(rows: pd.DataFrame, fraction: float, seed: int) -> npt.NDArray[np.bool_]:
+def stratified_sample(
+    rows: pd.DataFrame, fraction: float, seed: int, *, strata: str = "layer"
+) -> npt.NDArray[np.bool_]:
     """A seeded sample of a run's (seed, batch, layer) rows, the same share of every layer of every seed.
 
     rows:     frame with the columns seed, batch and layer, one row each
-    fraction: share to sample, above 0 and at most 1; every stratum gives at least one row
+    fraction: share to sample, above 0 and at most 1
+    strata:   ``layer``: every layer of every seed gives its share, at least one row. ``run``: a systematic sample,
+              every 1/fraction-th row of the layers in turn, rows of a layer in seeded order, from a seeded first row
     seed:     chooses the sample; the draws are raw words of Philox-4x64-10
 
     Returns the mask of the sampled rows, in the order of ``rows`` and independent of it. Policies that are
@@ -27,6 +31,8 @@ def stratified_sample(rows: pd.DataFrame, fraction: float, seed: int) -> npt.NDA
     if bool(rows.duplicated(["seed", "batch", "layer"]).any()):
         raise ValueError("expected every (seed, batch, layer) once")
     order = rows.reset_index(drop=True).sort_values(["seed", "layer", "batch"], kind="stable")
+    if strata == "run":
+        return _systematic(order, fraction, seed)
     words = np.random.Philox(key=[KEY, seed]).random_raw(len(order))
     mask = np.zeros(len(order), dtype=np.bool_)
     place = order.index.to_numpy()
@@ -35,4 +41,16 @@ def stratified_sample(rows: pd.DataFrame, fraction: float, seed: int) -> npt.NDA
         members = np.flatnonzero(stratum == number)
         wanted = math.ceil(fraction * len(members))
         mask[place[members[np.argsort(words[members], kind="stable")[:wanted]]]] = True
+    return mask
+
+
+def _systematic(order: pd.DataFrame, fraction: float, seed: int) -> npt.NDArray[np.bool_]:
+    words = np.random.Philox(key=[KEY, seed]).random_raw(len(order) + 1)
+    layer = order["layer"].to_numpy()
+    listed = np.lexsort((words[:-1], layer))
+    count = max(1, round(fraction * len(order)))
+    start = (int(words[-1]) * len(order)) >> 64  # the first row, in 1 / count of a row
+    chosen = [(start + row * len(order)) // count for row in range(count)]
+    mask = np.zeros(len(order), dtype=np.bool_)
+    mask[order.index.to_numpy()[listed[chosen]]] = True
     return mask

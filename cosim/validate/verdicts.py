@@ -27,6 +27,7 @@ from cosim.validate.claims import (
     ValueClaim,
 )
 from cosim.validate.expression import Expression, Term, Values
+from cosim.validate.points import MeasuredRun
 from cosim.validate.samples import NotMeasuredError, Samples, known_rungs
 from cosim.validate.statistics import interval, theil_sen
 
@@ -66,12 +67,13 @@ class _Answer:
         return {"value": _finite(self.value), "ci_low": self.low, "ci_high": self.high, "n": self.n}
 
 
-def judge(claims: ClaimFile, samples: Samples, run: RunScope) -> list[dict[str, Any]]:
+def judge(claims: ClaimFile, samples: Samples | MeasuredRun, run: RunScope) -> list[dict[str, Any]]:
     """The entries of claims.json, in the order of the file."""
-    return [_judge(claim, samples, run) for claim in claims.claims]
+    measured = samples if isinstance(samples, MeasuredRun) else MeasuredRun(samples, {})
+    return [_judge(claim, measured, run) for claim in claims.claims]
 
 
-def _judge(claim: Claim, samples: Samples, run: RunScope) -> dict[str, Any]:
+def _judge(claim: Claim, samples: MeasuredRun, run: RunScope) -> dict[str, Any]:
     rungs: dict[str, dict[str, Any]] = {}
     needs = [*claim.needs, *_foreign(claim, run)]
     verdict, reason = "not_testable", ""
@@ -121,7 +123,7 @@ def _foreign(claim: Claim, run: RunScope) -> list[str]:
     return needs
 
 
-def _rungs(claim: Claim, samples: Samples, run: RunScope) -> dict[str, str | None]:
+def _rungs(claim: Claim, samples: MeasuredRun, run: RunScope) -> dict[str, str | None]:
     """Label in claims.json to the rung at which open terms are measured (None: every term has its own)."""
     own = {samples.resolve(term.rung) for e in claim.expressions() for term in e.terms if term.rung is not None}
     if own:
@@ -137,7 +139,7 @@ def _rungs(claim: Claim, samples: Samples, run: RunScope) -> dict[str, str | Non
     return labels
 
 
-def _stage_at_fault(claim: Claim, samples: Samples, run: RunScope, label: str) -> str:
+def _stage_at_fault(claim: Claim, samples: MeasuredRun, run: RunScope, label: str) -> str:
     """Which stage departs most from a cheaper rung, where a claim on time was refuted.
 
     The cheaper rungs are those that the claim names, else that of the analytical model.
@@ -145,20 +147,55 @@ def _stage_at_fault(claim: Claim, samples: Samples, run: RunScope, label: str) -
     terms = [term for e in claim.expressions() for term in e.terms if term.quantity.column.endswith("_fs")]
     named = {samples.resolve(term.rung) for term in terms if term.rung is not None} - {label}
     cheaper = named or {run.analytic.get(claim.analytic, "") if claim.analytic is not None else "analytic"}
-    found = [
-        (abs(difference), stage, policy, rung, difference)
-        for policy in sorted({term.policy for term in terms})
-        for rung in sorted(cheaper - {label})
-        if samples.has(policy, label) and samples.has(policy, rung)
-        for stage, difference in samples.stage_differences(policy, label, rung).items()
-    ]
+    found = []
+    for term in terms:
+        try:
+            at_point, _ = samples.located(term)
+        except NotMeasuredError:  # the claim's axis, without a value of its own
+            at_point = samples.base
+        found += [
+            (abs(difference), stage, term.policy, rung, difference)
+            for rung in sorted(cheaper - {label})
+            if at_point.has(term.policy, label) and at_point.has(term.policy, rung)
+            for stage, difference in at_point.stage_differences(term.policy, label, rung).items()
+        ]
     if not found:
-        return ""
+        return _stages_compared(claim, samples, label)
     _, stage, policy, rung, difference = max(found)
-    return f"; the stage farthest from {rung} is {stage} of {policy}, by {difference:+.6g} ns"
+    text = f"; the stage farthest from {rung} is {stage} of {policy}, by {difference:+.6g} ns"
+    return text + _stages_compared(claim, samples, label)
 
 
-def _with_hint(needs: str, claim: Claim, samples: Samples) -> str:
+def _stages_compared(claim: Claim, samples: MeasuredRun, label: str) -> str:
+    """Where a claim compares two policies or points: the stage in which the first and the last of them differ most.
+
+    "First" and "last" are in the order of the expressions; this is what decides between them.
+    """
+    terms = [term for e in claim.expressions() for term in e.terms if term.rung is None]
+    sides = list(dict.fromkeys((term.policy, term.where, term.point) for term in terms))
+    if len(sides) < 2:
+        return ""
+    try:
+        means = []
+        for policy, where, point in (sides[0], sides[-1]):
+            at_point, _ = samples.located(Term(terms[0].quantity, policy, label, where, point))
+            means.append(at_point.stage_means(policy, label))
+    except (NotMeasuredError, KeyError):
+        return ""
+    differences = {stage: means[1][stage] - means[0][stage] for stage in means[0] if stage in means[1]}
+    if not any(differences.values()):
+        return ""
+    stage = max(differences, key=lambda name: (abs(differences[name]), name))
+    first, last = (_side(*side) for side in (sides[0], sides[-1]))
+    return f"; between {first} and {last} the stage that differs most is {stage}, by {differences[stage]:+.6g} ns"
+
+
+def _side(policy: str, where: tuple[tuple[str, float], ...], point: str | None) -> str:
+    places = [f"{name} = {value:g}" for name, value in where] + ([] if point is None else [point])
+    return f"{policy} at {', '.join(places)}" if places else policy
+
+
+def _with_hint(needs: str, claim: Claim, samples: MeasuredRun) -> str:
     """A policy that did not run may be a misspelt one that did."""
     if needs.startswith("a run of the policy "):
         hint = did_you_mean(needs.removeprefix("a run of the policy "), samples.policies())
@@ -166,7 +203,7 @@ def _with_hint(needs: str, claim: Claim, samples: Samples) -> str:
     return needs
 
 
-def _answer(claim: Claim, samples: Samples, rung: str | None) -> _Answer:
+def _answer(claim: Claim, samples: MeasuredRun, rung: str | None) -> _Answer:
     if isinstance(claim, (ValueClaim, RatioClaim)):
         return _number(claim, samples, rung)
     if isinstance(claim, OrderClaim):
@@ -178,7 +215,7 @@ def _answer(claim: Claim, samples: Samples, rung: str | None) -> _Answer:
 class _Meter:
     """Measures the terms of an expression at one rung; remembers the fewest rows behind any of them."""
 
-    def __init__(self, samples: Samples, rung: str | None, where: tuple[tuple[str, float], ...] = ()) -> None:
+    def __init__(self, samples: MeasuredRun, rung: str | None, where: tuple[tuple[str, float], ...] = ()) -> None:
         self.samples = samples
         self.rung = rung
         self.where = where
@@ -198,13 +235,14 @@ class _Meter:
             term.policy,
             term.rung if term.rung is not None else self.rung,
             tuple(sorted({**dict(term.where), **dict(self.where)}.items())),
+            term.point,
         )
         value, resampled, n = self.samples.measure(placed)
         self.rows.append(n)
         return np.concatenate(([value], resampled))
 
 
-def _number(claim: ValueClaim | RatioClaim, samples: Samples, rung: str | None) -> _Answer:
+def _number(claim: ValueClaim | RatioClaim, samples: MeasuredRun, rung: str | None) -> _Answer:
     assert claim.quantity is not None
     meter = _Meter(samples, rung)
     values = meter(claim.quantity) * claim.quantity.to_unit(claim.unit)
@@ -235,7 +273,7 @@ def _span(least: float, most: float) -> str:
     return f"{least:.6g} to {most:.6g}"
 
 
-def _order(claim: OrderClaim, samples: Samples, rung: str | None) -> _Answer:
+def _order(claim: OrderClaim, samples: MeasuredRun, rung: str | None) -> _Answer:
     assert claim.quantity is not None
     meter = _Meter(samples, rung)
     rows = np.stack([meter(expression) for expression in claim.quantity.ascending()])
@@ -244,10 +282,10 @@ def _order(claim: OrderClaim, samples: Samples, rung: str | None) -> _Answer:
     return _probability(bool(holds[0]), holds[1:], rows[:, 1:], samples.unit_count, meter.n, f"order {shown}")
 
 
-def _trend(claim: TrendClaim, samples: Samples, rung: str | None) -> _Answer:
+def _trend(claim: TrendClaim, samples: MeasuredRun, rung: str | None) -> _Answer:
     assert claim.quantity is not None
     axis = claim.quantity.over
-    points = _axis(claim.quantity.y, axis, samples, rung)
+    points = samples.axis_values(claim.quantity.y.terms, axis, rung)
     columns, n = [], []
     for point in points:
         meter = _Meter(samples, rung, ((axis, point),))
@@ -257,23 +295,6 @@ def _trend(claim: TrendClaim, samples: Samples, rung: str | None) -> _Answer:
     signed = slopes if claim.published == "increasing" else -slopes
     text = f"Theil-Sen slope {slopes[0]:.6g} per unit of {axis} over {len(points)} points"
     return _probability(bool(signed[0] > 0), signed[1:] > 0, signed[1:], samples.unit_count, min(n), text)
-
-
-def _axis(expression: Expression, axis: str, samples: Samples, rung: str | None) -> list[float]:
-    """The values of the axis that ran."""
-    points: set[float] = set()
-    for term in expression.terms:
-        at = samples.resolve(term.rung if term.rung is not None else str(rung))
-        if not samples.has(term.policy, at):
-            samples.measure(Term(term.quantity, term.policy, at, term.where))
-            raise NotMeasuredError(f"a sweep over {axis}")
-        rows = samples.rows(term.policy, at)
-        if axis not in rows.columns or not np.issubdtype(rows[axis].to_numpy().dtype, np.number):
-            raise NotMeasuredError(f"a sweep over {axis}")
-        points |= {float(value) for value in rows[axis].to_numpy()}
-    if len(points) < 2:
-        raise NotMeasuredError(f"at least two values of {axis}")
-    return sorted(points)
 
 
 def _probability(point: bool, holds: npt.NDArray[np.bool_], behind: Values, units: int, n: int, text: str) -> _Answer:

@@ -100,10 +100,50 @@ def test_metrics_of_a_sampled_run() -> None:
     assert set(flit["n"]) == {36}
 
 
-def test_percentiles_count_the_sampled_rows() -> None:
-    samples = Samples(sample_of(two_rungs(5, batches=40), 0.3, 1), sampled={"flit": "link"})
-    with pytest.raises(NotMeasuredError, match="the run has 144"):
+def test_percentiles_need_enough_rows_in_all() -> None:
+    samples = Samples(sample_of(two_rungs(5, batches=30), 0.3, 1), sampled={"flit": "link"})
+    with pytest.raises(NotMeasuredError, match="the run has 108"):
         estimate(samples, "layer_latency_p95")
+    few = Samples(sample_of(two_rungs(5, batches=40), 0.01, 1), sampled={"flit": "link"})
+    with pytest.raises(NotMeasuredError, match="the run has 12"):
+        estimate(few, "layer_latency_p95")
+
+
+def test_percentiles_under_the_ratio_model_cover_those_of_the_whole() -> None:
+    found = []
+    for seed in range(6):
+        frame = two_rungs(seed, batches=40)
+        whole = frame[(frame["rung"] == "flit") & (frame["policy"] == "a")]["total_fs"]
+        samples = Samples(sample_of(frame, 0.1, seed), sampled={"flit": "link"})
+        got = estimate(samples, "layer_latency_p95")
+        truth = float(np.quantile(whole, 0.95, method="inverted_cdf")) * 1e-6
+        assert got.value == pytest.approx(truth, rel=0.06)
+        found.append(covered([got], truth))
+    assert sum(found) >= 5
+
+
+def test_an_exact_ratio_gives_the_exact_percentile() -> None:
+    frame = two_rungs(3, batches=40)
+    cheap = frame[frame["rung"] == "link"]
+    frame = pd.concat([cheap, cheap.assign(rung="flit", total_fs=cheap["total_fs"] * 2)], ignore_index=True)
+    samples = Samples(sample_of(frame, 0.1, 1), sampled={"flit": "link"})
+    link = samples.estimate(Term(quantity("layer_latency_p95"), "a", "link"))
+    assert estimate(samples, "layer_latency_p95").value == pytest.approx(2 * link.value)
+
+
+@given(st.integers(1, 3), st.integers(1, 12), st.integers(1, 7), st.floats(0.01, 1.0), st.integers(0, 5))
+@settings(max_examples=30)
+def test_a_sample_of_the_run_is_spread_evenly_over_layers(
+    seeds: int, batches: int, depth: int, fraction: float, seed: int
+) -> None:
+    rows = layers({("a", "link"): 1.0}, seeds=seeds, batches=batches, layers=depth)[KEY]
+    mask = stratified_sample(rows, fraction, seed, strata="run")
+    assert mask.sum() == max(1, round(fraction * len(rows)))
+    per_layer = rows.assign(taken=mask).groupby("layer")["taken"].sum()
+    assert per_layer.max() - per_layer.min() <= 1
+    shuffled = rows.sample(frac=1.0, random_state=1)
+    again = stratified_sample(shuffled, fraction, seed, strata="run")
+    assert set(map(tuple, rows[mask].to_numpy())) == set(map(tuple, shuffled[again].to_numpy()))
 
 
 def test_what_is_no_sample_is_refused() -> None:
