@@ -139,11 +139,16 @@ def sweep(reference: str, overrides: tuple[str, ...], out: Path | None, width: f
     click.echo("\n".join([title, "", *_aligned(rows), "", *(f"{key}: {value}" for key, value in facts)]))
     if directory is not None:
         from cosim.report.figures.latency_load import draw
-        from cosim.report.latency_load_page import SweepInfo, render
+        from cosim.report.figures_page import PageInfo, PageSection, render
 
         marks = {"knee": found.knee_rate, "saturation": found.saturation_rate}
         curves = draw(found.frame, found.zero_load_latency_cycles, marks)
-        directory.finish(found, render(SweepInfo(reference, title, tuple(facts)), curves, table))
+        info = PageInfo("noc sweep", reference, title, tuple(facts), ("config.resolved.yaml", "repeats it"))
+        sections = (
+            PageSection("curves", "Latency and throughput against load", (curves,)),
+            PageSection("runs", "Runs", tables=(table,)),
+        )
+        directory.finish(found, render(info, sections))
         click.echo(f"\nwritten to {out}")
 
 

@@ -15,7 +15,7 @@ from cosim.report import findings, hotspots, tables, verdicts
 from cosim.report.contents import VERDICTS, RunContents
 from cosim.report.figures import banks, claims, distribution, floorplan, rungs, stages
 from cosim.report.figures.figure import HEAT_STEPS, ReportFigure
-from cosim.report.tables import TextTable
+from cosim.report.tables import grouped_rows
 
 MOST_BYTES = 3_000_000
 """A report is smaller than this whatever the run: figures leave panels out before they grow beyond it."""
@@ -136,7 +136,7 @@ def render(contents: RunContents, incomplete: str | None = None) -> str:
         simulated=tables.figures_line(contents),
         heat_steps=range(HEAT_STEPS),
         sections=SECTIONS,
-        table_rows=_grouped,
+        table_rows=grouped_rows,
     )
 
 
@@ -152,9 +152,3 @@ SECTIONS = (
 
 def _hotspots(contents: RunContents) -> list[hotspots.Hotspots]:
     return [hotspots.of_policy(contents, policy) for policy in contents.info.policies]
-
-
-def _grouped(table: TextTable) -> list[tuple[bool, tuple[str, ...]]]:
-    """The rows of a table, each with whether its first cell differs from the row above."""
-    rows = table.rows
-    return [(i == 0 or rows[i - 1][0] != row[0], row) for i, row in enumerate(rows)]

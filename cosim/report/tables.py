@@ -62,6 +62,12 @@ class TextTable:
     left: int = 2
 
 
+def grouped_rows(table: TextTable) -> list[tuple[bool, tuple[str, ...]]]:
+    """The rows of a table, each with whether its first cell differs from the row above."""
+    rows = table.rows
+    return [(i == 0 or rows[i - 1][0] != row[0], row) for i, row in enumerate(rows)]
+
+
 def cell(row: Mapping[str, Any] | None, scale: Scale | None = None, interval: bool = False) -> str:
     """One metric as a table cell: `–` where it was not measured, `n too small` where a percentile needs more units."""
     if row is None:
