@@ -17,6 +17,7 @@ from cosim.config.schema_experiment import ExperimentSpec
 from cosim.policy.registry import make_policy
 from cosim.report.contents import RunContents
 from cosim.report.directory import file_sha256, write_atomically
+from cosim.report.timeline import Timeline
 from cosim.run.campaign import Campaign, CampaignPart, simulated_rungs
 from cosim.run.estimate import Estimate, estimate
 from cosim.run.machine import RUNG_KNOBS
@@ -24,6 +25,7 @@ from cosim.run.points import Point, sweep_points
 from cosim.run.recording import DecisionRecord
 from cosim.run.setup import Setup
 from cosim.run.store import UnitStore
+from cosim.run.timeline import TimelineRequest, record_timeline
 from cosim.run.unit import FRAME_NAMES, UnitKey, UnitResult
 from cosim.run.validation import PointRun, Validation, validation_contents
 from cosim.system import LoadedExperiment, open_experiment
@@ -230,6 +232,17 @@ class Experiment:
         base, *others = self._campaign(Path(units) if units is not None else None, jobs).run(progress)
         points = [PointRun(point, *ran) for point, ran in zip(self.points, others, strict=True)]
         return Report(validation_contents(validation, *base, points), validation)
+
+    def timeline(self, policies: Iterable[str], rung: str = "flit", request: TimelineRequest | None = None) -> Timeline:
+        """Some layers event by event, of the first seed, for :func:`cosim.report.timeline.trace_json_gz`.
+
+        Raises:
+            ConfigErrors: a policy, rung, batch or layer that this experiment does not have.
+        """
+        keys = [UnitKey(policy, rung, self._loaded.spec.seeds[0]) for policy in policies]
+        for key in keys:
+            self.check_unit(key.policy, key.rung)
+        return record_timeline(self._setup, keys, request or TimelineRequest())
 
     @property
     def simulated_rungs(self) -> list[str]:

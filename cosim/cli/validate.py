@@ -8,7 +8,14 @@ from pathlib import Path
 
 import click
 
-from cosim.cli.options import jobs_option, out_option, override_option, yes_option
+from cosim.cli.options import (
+    jobs_option,
+    out_option,
+    override_option,
+    timeline_options,
+    timeline_request,
+    yes_option,
+)
 
 __all__ = ["validate"]
 
@@ -19,7 +26,18 @@ __all__ = ["validate"]
 @override_option
 @jobs_option
 @yes_option
-def validate(experiment: str, out: Path | None, overrides: tuple[str, ...], jobs: int, yes: bool) -> None:
+@timeline_options
+def validate(
+    experiment: str,
+    out: Path | None,
+    overrides: tuple[str, ...],
+    jobs: int,
+    yes: bool,
+    trace: bool,
+    trace_at: str,
+    trace_layers: int,
+    trace_limit: int,
+) -> None:
     """Hold an analytical model against the simulation, claim by claim.
 
     NAME is a shipped experiment (quickstart), FILE a path to YAML. The verdicts and tables go to the terminal; with
@@ -27,12 +45,18 @@ def validate(experiment: str, out: Path | None, overrides: tuple[str, ...], jobs
     the same --out, an interrupted validation goes on where it stopped.
     """
     from cosim.experiment import Experiment
-    from cosim.report.directory import REPORT_HTML, RunDirectory
+    from cosim.report.directory import REPORT_HTML, TRACE_JSON, RunDirectory
     from cosim.report.progress import RunProgress
     from cosim.report.tables import print_report
+    from cosim.report.timeline import trace_json_gz
 
     loaded = Experiment.load(experiment, overrides)
     loaded.check()
+    request = timeline_request(trace_at, trace_layers, trace_limit)
+    if trace and out is None:
+        raise click.UsageError("--trace writes into --out DIR: name one")
+    if trace and not loaded.simulated_rungs:
+        raise click.UsageError("--trace needs a rung that is simulated: link, link+command, flit+rate or flit")
     estimate = loaded.estimate()
     processes = min(jobs, len(loaded.units()))
     click.echo(estimate.text(processes), err=True)
@@ -54,8 +78,14 @@ def validate(experiment: str, out: Path | None, overrides: tuple[str, ...], jobs
                 loaded.spec.seeds, loaded.plugin_hashes(), {"wall_s": round(wall, 3), "jobs": jobs}
             )
             report.to_html(directory.path / REPORT_HTML)
+            if trace:
+                policies = [policy.title for policy in loaded.spec.policies]
+                timeline = loaded.timeline(policies, loaded.simulated_rungs[0], request)
+                directory.write_bytes(TRACE_JSON, trace_json_gz(timeline))
     print_report(report.contents)
     click.echo(f"{time.monotonic() - start:.1f} s with {processes} process{'es' if processes > 1 else ''}", err=True)
     if out is not None:
         click.echo(f"report: {out / REPORT_HTML}")
+        if trace:
+            click.echo(f"trace: {out / TRACE_JSON}")
     sys.stdout.flush()

@@ -41,10 +41,11 @@ METRICS_JSON = "metrics.json"
 CLAIMS_JSON = "claims.json"
 INFO_JSON = "info.json"
 REPORT_HTML = "report.html"
+TRACE_JSON = "trace.json.gz"
 INCOMPLETE = "incomplete"
 
 _FRAME_FILES = tuple(f"{spec.name}.parquet" for spec in FRAMES)
-_OWN_FILES = (CONFIG, PROVENANCE, METRICS_JSON, CLAIMS_JSON, INFO_JSON, *_FRAME_FILES, REPORT_HTML)
+_OWN_FILES = (CONFIG, PROVENANCE, METRICS_JSON, CLAIMS_JSON, INFO_JSON, *_FRAME_FILES, REPORT_HTML, TRACE_JSON)
 T = TypeVar("T")
 
 _MARK = "This cosim run did not finish."

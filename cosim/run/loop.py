@@ -113,7 +113,8 @@ class RunLoop:
     """Drives one machine through all batches under one policy.
 
     With ``replay`` the recorded decisions are taken instead of the policy's own; a group whose recorded replica is not
-    published yet waits for it. With ``only`` as well, just those (batch, layer) are measured: between them the recorded
+    published yet waits for it. ``layer_over`` is shown every simulated layer: result, tasks, id of the first task and
+    records. With ``only`` as well, just those (batch, layer) are measured: between them the recorded
     residency actions take effect at once, and where the record prefetches, the layer before is run to warm up.
     """
 
@@ -127,6 +128,7 @@ class RunLoop:
     only: frozenset[tuple[int, int]] | None = None
     progress: Callable[[int, int], None] | None = None
     between_layers: Callable[[RunLoop], None] | None = None
+    layer_over: Callable[[LayerResult, LayerTasks, int, Mapping[str, npt.NDArray[np.int64]]], None] | None = None
     results: list[LayerResult] = field(default_factory=list)
     record: DecisionRecord = field(default_factory=DecisionRecord)
 
@@ -259,7 +261,7 @@ class RunLoop:
         used = records["used_bytes"][fetched]
         weights = directory.rows["bytes"][tasks.replica_rows]
         moved = self._take_moved(tasks, records, fetched)
-        return LayerResult(
+        result = LayerResult(
             batch,
             layer,
             start_fs,
@@ -274,6 +276,9 @@ class RunLoop:
             self.residency.replica_factor(),
             self._energy(groups, replicas),
         )
+        if self.layer_over is not None:
+            self.layer_over(result, tasks, base, records)
+        return result
 
     def _energy(self, groups: npt.NDArray[np.void], replicas: npt.NDArray[np.void]) -> float | None:
         """Joules since the end of the layer before."""

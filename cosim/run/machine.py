@@ -292,8 +292,8 @@ class ConservationError(RuntimeError):
     """Something was lost or invented: a fault of the simulator, never of the input."""
 
 
-def build_machine(system: System, rung: str) -> Machine:
-    """The system at one rung, empty at time zero."""
+def build_machine(system: System, rung: str, *, journal: bool = False) -> Machine:
+    """The system at one rung, empty at time zero; ``journal``: memories show their commands to the engine's journal."""
     network_kind, memory_kind = RUNG_KNOBS[rung]
     engine = Engine()
     classes = {name: number for number, name in enumerate(MESSAGE_CLASSES)}
@@ -345,6 +345,8 @@ def build_machine(system: System, rung: str) -> Machine:
                 **near,
             )
         else:
+            channel = channels[place.index].core
+            channel.log_commands = journal
             engine.add_memory(
                 clock=clock(channels[place.index].tick_hz),
                 channels=place.spec.memory.channels,
@@ -352,7 +354,7 @@ def build_machine(system: System, rung: str) -> Machine:
                 packet_payload_bytes=int(payloads[place.index]),
                 grant_latency_fs=latency_fs,
                 network=network_of[place.index],
-                channel=channels[place.index].core,
+                channel=channel,
                 address_map=channels[place.index].address_map,
                 **near,
             )

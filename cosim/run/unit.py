@@ -15,7 +15,7 @@ from cosim.run.machine import build_machine
 from cosim.run.recording import DecisionRecord
 from cosim.run.setup import Setup
 
-__all__ = ["FRAME_NAMES", "UnitKey", "UnitResult", "run_unit"]
+__all__ = ["FRAME_NAMES", "UnitKey", "UnitResult", "run_unit", "unit_loop"]
 
 FRAME_NAMES = ("layers", "groups", "links", "banks", "chiplets", "experts")
 
@@ -40,25 +40,19 @@ class UnitResult:
     record: DecisionRecord = field(repr=False)
 
 
-def run_unit(
+def unit_loop(
     setup: Setup,
     key: UnitKey,
     replay: DecisionRecord | None = None,
     progress: Callable[[int, int], None] | None = None,
     only: frozenset[tuple[int, int]] | None = None,
-    prepare: Callable[[RunLoop], None] | None = None,
-) -> UnitResult:
-    """Runs a unit from an empty system to its last layer; conservation is checked at the end.
-
-    Args:
-        replay: decisions to take instead of the policy's own.
-        only: with ``replay``, the (batch, layer) to measure; all if not given.
-        prepare: called with the loop before it starts: where a saved state is taken up.
-    """
+    *,
+    journal: bool = False,
+) -> RunLoop:
+    """A unit before its first layer, arguments as of :func:`run_unit`; ``journal`` as of ``build_machine``."""
     spec = setup.spec
     chosen = next(policy for policy in spec.policies if policy.title == key.policy)
     policy = make_policy(chosen.name, chosen.params)
-    machine = build_machine(setup.system, key.rung)
     rates, layers = setup.rates, setup.layers
     residency = Residency(
         setup.system,
@@ -74,8 +68,8 @@ def run_unit(
         updates_per_window=policy.updates_per_window,
         budget_bytes=int(policy.replica_budget * len(layers) * setup.model.experts * rates.expert_bytes),
     )
-    loop = RunLoop(
-        machine,
+    return RunLoop(
+        build_machine(setup.system, key.rung, journal=journal),
         policy,
         residency,
         LoopInputs(setup.trace.ids, setup.batches(key.seed), layers, setup.model, rates, spec.workload.scope),
@@ -85,6 +79,24 @@ def run_unit(
         progress=progress,
         only=only,
     )
+
+
+def run_unit(
+    setup: Setup,
+    key: UnitKey,
+    replay: DecisionRecord | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    only: frozenset[tuple[int, int]] | None = None,
+    prepare: Callable[[RunLoop], None] | None = None,
+) -> UnitResult:
+    """Runs a unit from an empty system to its last layer; conservation is checked at the end.
+
+    Args:
+        replay: decisions to take instead of the policy's own.
+        only: with ``replay``, the (batch, layer) to measure; all if not given.
+        prepare: called with the loop before it starts: where a saved state is taken up.
+    """
+    loop = unit_loop(setup, key, replay, progress, only)
     if prepare is not None:
         prepare(loop)
     results = loop.run()
@@ -92,9 +104,9 @@ def run_unit(
     frames = {
         "layers": layer_rows(results),
         "groups": groups,
-        "links": link_rows(machine),
-        "banks": bank_rows(machine),
-        "chiplets": chiplet_rows(machine, results, setup.model),
+        "links": link_rows(loop.machine),
+        "banks": bank_rows(loop.machine),
+        "chiplets": chiplet_rows(loop.machine, results, setup.model),
         "experts": expert_rows(groups, setup.system),
     }
     for name, frame in frames.items():
@@ -106,6 +118,6 @@ def run_unit(
     return UnitResult(
         key,
         frames,
-        machine.figures(),
+        loop.machine.figures(),
         loop.record,
     )

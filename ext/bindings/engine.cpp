@@ -239,6 +239,46 @@ py::dict gateway_statistics(sim::Engine& engine, std::int32_t id) {
   return d;
 }
 
+template <class T, class Use, class Get>
+Column<T> use_column(const std::vector<Use>& uses, Get get) {
+  Column<T> out(static_cast<py::ssize_t>(uses.size()));
+  T* data = out.mutable_data();
+  for (std::size_t i = 0; i < uses.size(); ++i) data[i] = static_cast<T>(get(uses[i]));
+  return out;
+}
+
+// Empty columns without a journal.
+py::dict journal(const sim::Engine& engine) {
+  using sim::BankUse;
+  using sim::LinkUse;
+  const sim::Journal none(0);
+  const sim::Journal& kept = engine.journal() != nullptr ? *engine.journal() : none;
+  py::dict links;
+  links["begin_fs"] = use_column<std::int64_t>(kept.links, [](const LinkUse& u) { return u.begin; });
+  links["end_fs"] = use_column<std::int64_t>(kept.links, [](const LinkUse& u) { return u.end; });
+  links["task"] = use_column<std::int64_t>(kept.links, [](const LinkUse& u) { return u.task; });
+  links["network"] = use_column<std::int32_t>(kept.links, [](const LinkUse& u) { return u.network; });
+  links["link"] = use_column<std::int32_t>(kept.links, [](const LinkUse& u) { return u.link; });
+  links["vc"] = use_column<std::int32_t>(kept.links, [](const LinkUse& u) { return u.vc; });
+  links["flits"] = use_column<std::int32_t>(kept.links, [](const LinkUse& u) { return u.flits; });
+  py::dict banks;
+  banks["begin_fs"] = use_column<std::int64_t>(kept.banks, [](const BankUse& u) { return u.begin; });
+  banks["last_fs"] = use_column<std::int64_t>(kept.banks, [](const BankUse& u) { return u.last; });
+  banks["task"] = use_column<std::int64_t>(kept.banks, [](const BankUse& u) { return u.task; });
+  banks["memory"] = use_column<std::int32_t>(kept.banks, [](const BankUse& u) { return u.memory; });
+  banks["channel"] = use_column<std::int32_t>(kept.banks, [](const BankUse& u) { return u.channel; });
+  banks["pseudo_channel"] = use_column<std::int32_t>(kept.banks, [](const BankUse& u) { return u.pseudo_channel; });
+  banks["bank"] = use_column<std::int32_t>(kept.banks, [](const BankUse& u) { return u.bank; });
+  banks["row"] = use_column<std::int32_t>(kept.banks, [](const BankUse& u) { return u.row; });
+  banks["bursts"] = use_column<std::int32_t>(kept.banks, [](const BankUse& u) { return u.bursts; });
+  banks["command"] = use_column<std::int32_t>(kept.banks, [](const BankUse& u) { return u.command; });
+  py::dict d;
+  d["links"] = links;
+  d["banks"] = banks;
+  d["left_out"] = kept.left_out();
+  return d;
+}
+
 // Rows of (node, clock, synchroniser cycles).
 using GatewayRows = std::vector<std::tuple<std::int32_t, sim::Clock, std::int32_t>>;
 
@@ -405,6 +445,8 @@ void register_engine(py::module_& m) {
       .def("submit", &submit, py::arg("columns"), py::arg("before"), py::arg("after"), py::arg("effective_fs"))
       .def("run", &run, py::arg("drain") = false, py::arg("slice") = 20'000)
       .def("take_records", &take_records)
+      .def("keep_journal", &sim::Engine::keep_journal, py::arg("limit"))
+      .def("journal", &journal)
       .def("set_order", &sim::Engine::set_order, py::arg("order"))
       .def_property_readonly("now_fs", &sim::Engine::now)
       .def_property_readonly("instants", &sim::Engine::instants)

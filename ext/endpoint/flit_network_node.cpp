@@ -385,6 +385,34 @@ void FlitNetworkNode::arrived(const noc::Arrival& arrival) {
   free_message_ = slot;
 }
 
+void FlitNetworkNode::keep_journal(sim::Journal* journal) {
+  sim::Node::keep_journal(journal);
+  network_.note_passages(journal != nullptr);
+  link_into_.clear();
+  if (journal == nullptr) return;
+  const noc::NetworkSpec& spec = network_.spec();
+  link_into_.assign(static_cast<std::size_t>(spec.routers) * static_cast<std::size_t>(spec.ports), -1);
+  const auto into = [&](std::int32_t router, std::int32_t port) -> std::int32_t& {
+    return link_into_[static_cast<std::size_t>(router) * static_cast<std::size_t>(spec.ports) +
+                      static_cast<std::size_t>(port)];
+  };
+  std::int32_t number = 0;
+  for (const noc::LinkSpec& link : spec.links) into(link.to_router, link.to_port) = number++;
+  for (const noc::TerminalSpec& terminal : spec.terminals) into(terminal.router, terminal.port) = number++;
+}
+
+// Before arrivals are booked: a message's record is reused when its last packet has arrived.
+void FlitNetworkNode::note_passages() {
+  for (const noc::Passage& p : network_.passages()) {
+    if (!journal_->room()) continue;
+    const auto port = static_cast<std::size_t>(p.router) * static_cast<std::size_t>(network_.spec().ports) +
+                      static_cast<std::size_t>(p.port);
+    journal_->links.push_back({clock_.edge_fs(p.first_cycle), clock_.edge_fs(p.last_cycle + 1),
+                               messages_[p.tag & 0xFFFF'FFFFU].tag, id(), link_into_[port], p.vc, p.flits});
+  }
+  network_.passages().clear();
+}
+
 void FlitNetworkNode::evaluate(Fs t) {
   const std::int64_t cycle = clock_.edge_at_or_before(t);
   while (inbox_.due(t)) {
@@ -412,6 +440,7 @@ void FlitNetworkNode::evaluate(Fs t) {
   if (network_.next_event() > cycle) return;
   network_.step(cycle);
   if (!network_.failure().empty()) throw noc::RoutingError(network_.failure());
+  if (journal_ != nullptr) note_passages();
   for (const noc::Departure& d : network_.departures()) departed(d, cycle);
   network_.departures().clear();
   for (const noc::FlitArrival& a : network_.flit_arrivals()) read_at_gateway(a);

@@ -83,6 +83,7 @@ class FlitNetworkNode final : public sim::ClockedNode {
   void evaluate(sim::Fs t) override;
   void visit(sim::Visitor& v) override;
   [[nodiscard]] std::string waiting_for() const override;
+  void keep_journal(sim::Journal* journal) override;
 
   [[nodiscard]] const noc::FlitNetwork& network() const { return network_; }
   // Of every VC of every link, in the order of the spec's links.
@@ -151,6 +152,7 @@ class FlitNetworkNode final : public sim::ClockedNode {
   void read_at_gateway(const noc::FlitArrival& a);
   void departed(const noc::Departure& d, std::int64_t cycle);
   void arrived(const noc::Arrival& a);
+  void note_passages();
   void book_journey(const noc::Arrival& a, const Parcel* parcel);
   void post_to_gateway(std::int32_t gateway, const sim::Message& m, sim::Fs committed);
   [[nodiscard]] std::int32_t endpoint_of(std::int64_t node) const;
@@ -183,6 +185,7 @@ class FlitNetworkNode final : public sim::ClockedNode {
   std::vector<std::int64_t> delivered_bytes_;
   std::vector<ClassLatency> class_latency_;
   std::vector<JourneyTerms> journeys_;
+  std::vector<std::int32_t> link_into_;  // [router * ports + port], from the number of links on: terminals; of journals
 };
 
 }  // namespace cosim::endpoint

@@ -307,6 +307,52 @@ void MemoryNode::cancel(std::int64_t stream, std::int32_t reader, std::int64_t t
   post(reader, reply, t);
 }
 
+void MemoryNode::keep_journal(sim::Journal* journal) {
+  sim::Node::keep_journal(journal);
+  journal_at_.clear();
+  if (journal == nullptr) return;
+  journal_at_.assign(lanes_.size() * static_cast<std::size_t>(controllers_.front()->config().banks()), -1);
+}
+
+// The task of a column command is that of its completion, which the same advance has booked.
+void MemoryNode::note_commands(std::size_t channel) {
+  mem::Channel& controller = *controllers_[channel];
+  const auto banks = static_cast<std::size_t>(controller.config().banks());
+  std::size_t next = 0;
+  for (const mem::IssuedCommand& c : controller.commands) {
+    const bool column = c.command >= mem::Command::RD && c.command <= mem::Command::WRA;
+    std::int64_t task = -1;
+    if (column) {
+      while (next < controller.completions.size() && controller.completions[next].issue_tick != c.tick) ++next;
+      if (next < controller.completions.size()) {
+        const mem::Completion& done = controller.completions[next++];
+        task = done.op == mem::Op::write ? static_cast<std::int64_t>(done.tag)
+                                         : tiles_[done.tag / static_cast<std::uint64_t>(pcs_)].stream;
+      }
+    }
+    if (journal_ == nullptr) continue;
+    const std::size_t lane = channel * static_cast<std::size_t>(pcs_) + c.pc;
+    const std::size_t at = lane * banks + static_cast<std::size_t>(std::max<std::int16_t>(c.bank, 0));
+    const Fs when = config_.clock.edge_fs(c.tick);
+    if (column && journal_at_[at] >= 0) {
+      sim::BankUse& last = journal_->banks[static_cast<std::size_t>(journal_at_[at])];
+      if (last.task == task && last.row == c.row && last.command == static_cast<std::uint8_t>(c.command)) {
+        last.last = when;
+        ++last.bursts;
+        continue;
+      }
+    }
+    if (!journal_->room()) continue;
+    journal_at_[at] = static_cast<std::int64_t>(journal_->banks.size());
+    journal_->banks.push_back({when, when, task, id(), static_cast<std::int32_t>(channel), c.pc, c.bank, c.row,
+                               column ? 1 : 0, static_cast<std::uint8_t>(c.command)});
+    if (c.bank < 0) {
+      std::fill_n(journal_at_.begin() + static_cast<std::ptrdiff_t>(lane * banks), banks, -1);
+    }
+  }
+  controller.commands.clear();
+}
+
 void MemoryNode::take_completions(std::size_t channel) {
   mem::Channel& controller = *controllers_[channel];
   for (const mem::Completion& done : controller.completions) {
@@ -329,6 +375,7 @@ void MemoryNode::evaluate(Fs t) {
   for (std::size_t c = 0; c < controllers_.size(); ++c) {
     if (command_tick_[c] > tick) continue;
     controllers_[c]->advance(tick);
+    if (!controllers_[c]->commands.empty()) note_commands(c);
     take_completions(c);
   }
   while (inbox_.due(t)) {

@@ -48,6 +48,7 @@ class MemoryNode final : public sim::Node {
     return config_.clock.edge_fs(config_.clock.edge_after(committed));
   }
   [[nodiscard]] std::string waiting_for() const override;
+  void keep_journal(sim::Journal* journal) override;
 
   [[nodiscard]] std::int32_t channels() const { return config_.channels; }
   [[nodiscard]] const mem::Channel& channel(std::int32_t channel) const {
@@ -106,6 +107,7 @@ class MemoryNode final : public sim::Node {
   };
   void begin(const sim::Message& m);
   void take_completions(std::size_t channel);
+  void note_commands(std::size_t channel);
   void find_lanes();
   void ask_writes(std::int64_t tick);
   void finish_writes(std::int64_t tick, sim::Fs t);
@@ -151,6 +153,7 @@ class MemoryNode final : public sim::Node {
   sim::TaskGraph& graph_;
   std::int64_t tiles_open_ = 0;
   std::int64_t orders_ = 0;
+  std::vector<std::int64_t> journal_at_;  // [lane * banks + bank] last entry of a bank; empty without a journal
 };
 
 }  // namespace cosim::endpoint

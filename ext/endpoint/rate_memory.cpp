@@ -28,6 +28,9 @@ void RateMemory::serve(Fs t) {
   const auto span = static_cast<Fs>((time + config_.bytes_per_second - 1) / config_.bytes_per_second);
   done_ = t + span;
   busy_fs_ += span;
+  if (journal_ != nullptr && journal_->room()) {
+    journal_->banks.push_back({t, done_, current_.stream, id(), -1, -1, -1, -1, 1, current_.write});
+  }
 }
 
 void RateMemory::evaluate(Fs t) {

@@ -157,6 +157,9 @@ void LinkNetwork::cross(Hop hop, std::size_t link) {
   const auto span = static_cast<Fs>((static_cast<__int128>(hop.bytes) * sim::kFsPerSecond + rate - 1) / rate);
   free_at_[link] = hop.time + span;
   link_busy_fs_[link] += span;
+  if (journal_ != nullptr && journal_->room()) {
+    journal_->links.push_back({hop.time, free_at_[link], transfer.tag, id(), static_cast<std::int32_t>(link), -1, 0});
+  }
   link_class_bytes_[link * static_cast<std::size_t>(config_.message_classes) + transfer.message_class] += hop.bytes;
   if (leaves_source && --transfer.chunks_at_source == 0 && (transfer.flags & sim::kReplyWhenSent) != 0) {
     Message m;

@@ -177,7 +177,36 @@ void FlitNetwork::step(std::int64_t cycle) {
   cycle_ = cycle;
   const auto now = static_cast<std::uint32_t>(cycle - base_);
   run_wakes(now);
+  if (!open_passages_.empty()) note_arrivals(now);
   cycle_function_(*this, now);
+}
+
+// -------------------------------------------------------------------------------------------------------- passages
+
+void FlitNetwork::note_passages(bool on) {
+  passages_.clear();
+  open_passages_.clear();
+  if (on) open_passages_.resize(input_vcs());
+}
+
+// What arrives in this cycle stands behind the flits that have arrived before.
+void FlitNetwork::note_arrivals(std::uint32_t now) {
+  const std::uint32_t place = now & arrivals_mask_;
+  for (std::uint32_t i = place * arrivals_room_; i < arrivals_end_[place]; ++i) {
+    const std::uint32_t id = arrivals_due_[i];
+    const InputVc& vc = input(id);
+    const std::uint32_t word = rings_[(vc.front & ~ring_mask_) | ((vc.front + vc.visible) & ring_mask_)];
+    const std::uint64_t tag = packets_[word & kPacketMask].tag;
+    Passage& open = open_passages_[dense(id)];
+    if (open.flits == 0) {
+      open = {tag, cycle_, 0, static_cast<std::int32_t>(id >> 6U), vc.port, vc.vc, 0};
+    }
+    ++open.flits;
+    if ((word & kTail) == 0) continue;
+    open.last_cycle = cycle_;
+    passages_.push_back(open);
+    open.flits = 0;
+  }
 }
 
 }  // namespace cosim::noc

@@ -72,6 +72,17 @@ struct Departure {
   std::int64_t cycle = 0;
 };
 
+// A packet over one channel into a router, noted when its tail is there.
+struct Passage {
+  std::uint64_t tag = 0;
+  std::int64_t first_cycle = 0;  // of its head at the far end
+  std::int64_t last_cycle = 0;   // of its tail
+  std::int32_t router = 0;
+  std::int32_t port = 0;
+  std::int32_t vc = 0;
+  std::int32_t flits = 0;
+};
+
 // The terms of a packet's latency; their sum is cycle - create_cycle.
 struct LatencyTerms {
   std::int64_t source_queueing_cycles = 0;
@@ -118,6 +129,8 @@ class FlitNetwork {
   void supply(std::uint32_t packet, std::int32_t flits);
   // From now on every flit read at `terminal` is booked in flit_arrivals().
   void watch(std::int32_t terminal);
+  // From now on packets are noted in passages() channel by channel, or no longer. No part of the state.
+  void note_passages(bool on);
 
   // The first cycle at which step() changes anything; kNoEvent when nothing will happen without an offer. With flits
   // in flight or packets queued, kNoEvent means deadlock, or that the routing function failed.
@@ -136,6 +149,8 @@ class FlitNetwork {
   [[nodiscard]] std::vector<Arrival>& arrivals() { return arrivals_; }
   [[nodiscard]] std::vector<Departure>& departures() { return departures_; }
   [[nodiscard]] std::vector<FlitArrival>& flit_arrivals() { return flit_arrivals_; }
+
+  [[nodiscard]] std::vector<Passage>& passages() { return passages_; }
 
   [[nodiscard]] std::int64_t last_cycle() const { return cycle_; }
   [[nodiscard]] std::int64_t flits_in_flight() const { return injected_flits_ + copied_flits_ - ejected_flits_; }
@@ -358,6 +373,7 @@ class FlitNetwork {
   [[nodiscard]] std::uint32_t arrivals_count(std::uint32_t slot) const {
     return arrivals_end_[slot] - slot * arrivals_room_;
   }
+  void note_arrivals(std::uint32_t now);
   void wake_at(std::uint32_t when, Wake kind, std::uint32_t index);
   void arrive_at(std::uint32_t when, std::uint32_t id);
   void join_va(std::uint32_t r, std::uint64_t bits, std::uint32_t when);
@@ -541,6 +557,8 @@ class FlitNetwork {
   std::vector<Departure> departures_;
   std::vector<std::uint8_t> watched_;  // per terminal, empty when none is
   std::vector<FlitArrival> flit_arrivals_;
+  std::vector<Passage> open_passages_;  // per input VC; empty when none are noted
+  std::vector<Passage> passages_;
 };
 
 }  // namespace cosim::noc

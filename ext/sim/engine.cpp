@@ -20,6 +20,11 @@ std::int32_t Engine::add(std::unique_ptr<Node> node) {
   return id;
 }
 
+void Engine::keep_journal(std::int64_t limit) {
+  journal_ = limit > 0 ? std::make_unique<Journal>(limit) : nullptr;
+  for (const auto& node : nodes_) node->keep_journal(journal_.get());
+}
+
 void Engine::set_order(std::vector<std::int32_t> order) {
   std::vector<std::int32_t> sorted = order;
   std::sort(sorted.begin(), sorted.end());

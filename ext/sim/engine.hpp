@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "sim/faults.hpp"
+#include "sim/journal.hpp"
 #include "sim/node.hpp"
 #include "sim/task_graph.hpp"
 
@@ -48,6 +49,10 @@ class Engine final : public Mailroom {
   [[nodiscard]] Fs now() const { return now_; }
   [[nodiscard]] std::int64_t instants() const { return instants_; }
 
+  // Lets networks and memories note what they do from now on, at most `limit` entries; 0 ends it.
+  void keep_journal(std::int64_t limit);
+  [[nodiscard]] const Journal* journal() const { return journal_.get(); }
+
   // The order in which components are called at one instant, as a permutation of their ids: results do not depend
   // on it, and a test shows so.
   void set_order(std::vector<std::int32_t> order);
@@ -73,6 +78,7 @@ class Engine final : public Mailroom {
   Decision decision_;
   Fs now_ = 0;
   std::int64_t instants_ = 0;
+  std::unique_ptr<Journal> journal_;
 };
 
 }  // namespace cosim::sim

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "sim/component.hpp"
+#include "sim/journal.hpp"
 #include "sim/message.hpp"
 
 namespace cosim::sim {
@@ -37,6 +38,9 @@ class Node : public Component {
     outbox_.clear();
   }
 
+  // Where it notes what it does from now on; nullptr: nowhere.
+  virtual void keep_journal(Journal* journal) { journal_ = journal; }
+
   // What this node waits for, for a deadlock report; empty when it waits for nothing.
   [[nodiscard]] virtual std::string waiting_for() const = 0;
 
@@ -54,6 +58,7 @@ class Node : public Component {
   }
 
   Inbox inbox_;
+  Journal* journal_ = nullptr;
 
  private:
   struct Posted {
