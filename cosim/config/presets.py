@@ -9,7 +9,7 @@ from pathlib import Path
 from cosim.config.errors import ConfigErrors, did_you_mean
 from cosim.config.loader import Mark, near_file
 
-__all__ = ["KINDS", "find", "names", "root"]
+__all__ = ["KINDS", "checkpoint", "find", "names", "root"]
 
 # Kind of file → the endings it may have.
 KINDS: dict[str, tuple[str, ...]] = {
@@ -20,6 +20,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "memory": (".yaml",),
     "claims": (".yaml",),
     "placements": (".json",),
+    "checkpoints": (".npz",),
     "traces": (".npz", ".parquet", ".csv", ".jsonl", ".json"),
 }
 
@@ -42,6 +43,15 @@ def _shipped(kind: str) -> dict[str, Path]:
     files = sorted(path for path in folder.iterdir() if path.suffix in KINDS[kind] and path.is_file())
     # `name_scores.npz` belongs to the trace `name`: it is no trace of its own.
     return {path.stem: path for path in files if not (kind == "traces" and path.stem.endswith("_scores"))}
+
+
+def checkpoint(reference: str) -> Path:
+    """The file of a policy's checkpoint, by shipped name or path.
+
+    Raises:
+        ConfigErrors: there is none.
+    """
+    return find("checkpoints", reference, path="checkpoint")
 
 
 def names(kind: str) -> list[str]:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
 import numpy as np
 import numpy.typing as npt
 
 from cosim.policy.directory import Directory
 
-__all__ = ["homes", "least_loaded"]
+if TYPE_CHECKING:
+    from cosim.system.routes import Routes
+
+__all__ = ["homes", "in_turn", "least_loaded", "nearest"]
 
 
 def homes(groups: npt.NDArray[np.void], directory: Directory) -> npt.NDArray[np.int32]:
@@ -43,4 +49,41 @@ def least_loaded(groups: npt.NDArray[np.void], directory: Directory) -> npt.NDAr
         chiplet = int(rows["chiplet"][best])
         given[chiplet] = given.get(chiplet, 0) + int(groups["tokens"][group])
         chosen[group] = best
+    return chosen
+
+
+def in_turn(groups: npt.NDArray[np.void], directory: Directory) -> npt.NDArray[np.int32]:
+    """The groups of an expert to its replicas in turn, oldest first. Returns directory rows, int32, shape (groups,)."""
+    given: dict[tuple[int, int], int] = {}
+    chosen = np.empty(len(groups), dtype=np.int32)
+    for group, key in enumerate(zip(groups["layer"].tolist(), groups["expert"].tolist(), strict=True)):
+        options = directory.of(*key)
+        chosen[group] = options[given.get(key, 0) % len(options)]
+        given[key] = given.get(key, 0) + 1
+    return chosen
+
+
+def nearest(
+    groups: npt.NDArray[np.void], directory: Directory, routes: Routes, domain: Mapping[int, int] | None = None
+) -> npt.NDArray[np.int32]:
+    """Every group to the replica with the fewest links from its source; among equals the oldest.
+
+    Args:
+        domain: block of every chiplet; a replica in the source's own block goes before any other.
+
+    Returns:
+        Directory rows, int32, shape (groups,).
+    """
+    rows = directory.rows
+    chosen = np.empty(len(groups), dtype=np.int32)
+    for number, (layer, expert, source) in enumerate(
+        zip(groups["layer"].tolist(), groups["expert"].tolist(), groups["source"].tolist(), strict=True)
+    ):
+
+        def far(row: int, source: int = source) -> tuple[bool, int, int]:
+            chiplet = int(rows["chiplet"][row])
+            outside = domain is not None and domain[chiplet] != domain[source]
+            return outside, routes.between(source, chiplet), int(rows["replica"][row])
+
+        chosen[number] = min(directory.of(layer, expert).tolist(), key=far)
     return chosen

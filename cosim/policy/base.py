@@ -41,11 +41,18 @@ class Profile:
     transitions: slot pairs (expert of layer l, expert of layer l + 1) of the same token, int64, shape
         (MoE layers - 1, experts, experts).
     tokens: tokens in the part; zero when the experiment gives none.
+    layers: MoE layers that run, of those in ``counts``; empty: all of them.
     """
 
     counts: npt.NDArray[np.int64]
     transitions: npt.NDArray[np.int64]
     tokens: int
+    layers: tuple[int, ...] = ()
+
+    @property
+    def running(self) -> Sequence[int]:
+        """The layers of ``counts`` that run."""
+        return self.layers or range(len(self.counts))
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,14 @@ from pydantic import ValidationError
 
 from cosim.config.errors import ConfigError, ConfigErrors, did_you_mean, one_of
 from cosim.policy.base import Policy
+from cosim.policy.eplb import Eplb
+from cosim.policy.fixed_replica import FixedReplica
+from cosim.policy.hcrmap import HCRMap
 from cosim.policy.hot_replication import HotReplication
 from cosim.policy.hybrid_parallel import ExpertParallel, Placed, TensorParallel
+from cosim.policy.hydra import Hydra
+from cosim.policy.moentwine import Moentwine
+from cosim.policy.pimoe import Pimoe
 from cosim.policy.popularity_prefetch import PopularityPrefetch
 from cosim.policy.static import Static
 
@@ -23,7 +29,20 @@ GROUP = "cosim.policies"
 
 SHIPPED: dict[str, type[Policy]] = {
     policy.name: policy
-    for policy in (Static, HotReplication, PopularityPrefetch, TensorParallel, ExpertParallel, Placed)
+    for policy in (
+        Static,
+        HotReplication,
+        PopularityPrefetch,
+        TensorParallel,
+        ExpertParallel,
+        Placed,
+        FixedReplica,
+        Eplb,
+        Hydra,
+        Moentwine,
+        Pimoe,
+        HCRMap,
+    )
 }
 
 

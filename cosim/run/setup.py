@@ -138,7 +138,8 @@ class Setup:
                 both = (first >= 0) & (second >= 0)
                 pairs = np.bincount(first[both] * experts + second[both], minlength=experts * experts)
                 transitions[layer] = pairs.reshape(experts, experts)
-        return Profile(counts, transitions, len(ids))
+        running = tuple(layer for layer in self.layers if layer < layers)
+        return Profile(counts, transitions, len(ids), running)
 
     @cached_property
     def burst_bytes(self) -> int:

@@ -16,7 +16,7 @@ from cosim.system.findings import FiguresOf, hardware_findings, unreachable_rout
 from cosim.system.memory import memory_figures
 from cosim.system.networks import LINK, Gateway, Network, build_gateways, build_networks, system_links
 from cosim.system.routes import Routes
-from cosim.system.tiers import Tier, build_tiers, tier_problems
+from cosim.system.tiers import Tier, build_tiers, package_places, tier_problems
 
 __all__ = ["LINK", "TERMINAL", "System", "hardware_findings", "unreachable_routers"]
 
@@ -154,6 +154,11 @@ class System:
     def endpoint_terminals(self) -> tuple[tuple[int, ...], ...]:
         """Terminals of every endpoint, by endpoint index."""
         return tuple(endpoint.terminals for endpoint in self.endpoints)
+
+    @cached_property
+    def package_places(self) -> list[tuple[int, int]]:
+        """Place (x, y) in the package, the level at the root, of every endpoint."""
+        return package_places(self.networks, self.gateways, self.endpoints)
 
     @property
     def home_tier(self) -> Tier:
