@@ -1,9 +1,4 @@
-"""DeepSeek's Expert Parallelism Load Balancer, and a policy that places by it.
-
-The algorithm is that of github.com/deepseek-ai/EPLB: expert groups are packed onto nodes, redundant replicas are
-given to the experts with the most load per replica, and replicas are packed onto devices, the heaviest first into the
-lightest pack that still has room. Where groups do not divide by nodes, one node takes everything (its global policy).
-"""
+"""DeepSeek's expert-parallel load balancer as a policy: redundant experts, dealt out in turn."""
 
 from __future__ import annotations
 
@@ -13,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
+from cosim.placement.eplb import rebalance_experts
 from cosim.policy.assignment import in_turn
 from cosim.policy.base import Policy, Pressure, Profile
 from cosim.policy.directory import Directory, PlacedReplica, Placement
@@ -25,91 +21,7 @@ if TYPE_CHECKING:
     from cosim.config.schema_model import ModelSpec
     from cosim.system import System
 
-__all__ = ["Eplb", "rebalance_experts"]
-
-IntArray = npt.NDArray[np.int64]
-
-
-def _packed(weight: npt.NDArray[np.float64], packs: int) -> tuple[IntArray, IntArray]:
-    """Items into packs of equal count, heaviest first, each to the lightest pack with room.
-
-    Returns pack and rank in the pack of every item, int64, shape (items,).
-    """
-    most = len(weight) // packs
-    pack, rank = np.empty(len(weight), dtype=np.int64), np.empty(len(weight), dtype=np.int64)
-    if most == 1:
-        return np.arange(len(weight), dtype=np.int64), np.zeros(len(weight), dtype=np.int64)
-    load, count = [0.0] * packs, [0] * packs
-    for item in np.argsort(-weight, kind="stable").tolist():
-        chosen = min((p for p in range(packs) if count[p] < most), key=lambda p: (load[p], p))
-        pack[item], rank[item] = chosen, count[chosen]
-        load[chosen] += float(weight[item])
-        count[chosen] += 1
-    return pack, rank
-
-
-def _replicated(weight: npt.NDArray[np.float64], replicas: int) -> tuple[IntArray, IntArray]:
-    """Expert of every replica, and replicas of every expert: each further one to the most load per replica."""
-    experts = len(weight)
-    of_replica = np.arange(replicas, dtype=np.int64)
-    count = np.ones(experts, dtype=np.int64)
-    for replica in range(experts, replicas):
-        chosen = int(np.argmax(weight / count))
-        of_replica[replica] = chosen
-        count[chosen] += 1
-    return of_replica, count
-
-
-def rebalance_experts(
-    weight: npt.ArrayLike, num_replicas: int, num_groups: int, num_nodes: int, num_gpus: int
-) -> tuple[IntArray, IntArray]:
-    """Which expert every physical replica is, in the order of the devices.
-
-    Args:
-        weight: load of every expert, shape (layers, experts).
-        num_replicas: physical experts, a multiple of ``num_gpus``.
-        num_groups: groups of experts.
-        num_nodes: nodes; groups stay inside one where ``num_groups`` is a multiple of it.
-        num_gpus: devices, a multiple of ``num_nodes``.
-
-    Returns:
-        (experts of the replicas, int64, shape (layers, num_replicas); replicas of the experts, int64, shape
-        (layers, experts)).
-
-    Raises:
-        ValueError: counts that do not divide each other.
-    """
-    loads = np.asarray(weight, dtype=np.float64)
-    layers, experts = loads.shape
-    if num_groups % num_nodes:
-        num_groups = num_nodes = 1
-    for what, whole, part in (
-        ("experts", experts, num_groups),
-        ("num_gpus", num_gpus, num_nodes),
-        ("num_replicas", num_replicas, num_gpus),
-    ):
-        if whole % part:
-            raise ValueError(f"{what}: expected a multiple of {part}, got {whole}")
-    if num_replicas < experts:
-        raise ValueError(f"num_replicas: expected at least the {experts} experts, got {num_replicas}")
-    size, per_node = experts // num_groups, experts // num_nodes
-    placed = np.empty((layers, num_replicas), dtype=np.int64)
-    counts = np.empty((layers, experts), dtype=np.int64)
-    for layer in range(layers):
-        groups = loads[layer].reshape(num_groups, size).sum(axis=1)
-        node, rank = _packed(groups, num_nodes)
-        first = (node * (num_groups // num_nodes) + rank) * size
-        expert_at = np.empty(experts, dtype=np.int64)  # experts in the order of their nodes
-        expert_at[(first[:, np.newaxis] + np.arange(size)).ravel()] = np.arange(experts)
-        on_node, gpus = num_replicas // num_nodes, num_gpus // num_nodes
-        for number in range(num_nodes):
-            here = expert_at[number * per_node : (number + 1) * per_node]
-            of_replica, count = _replicated(loads[layer, here], on_node)
-            pack, place = _packed((loads[layer, here] / count)[of_replica], gpus)
-            position = number * on_node + pack * (on_node // gpus) + place
-            placed[layer, position] = here[of_replica]
-            counts[layer, here] = count
-    return placed, counts
+__all__ = ["Eplb"]
 
 
 class Eplb(Policy):
@@ -144,7 +56,8 @@ class Eplb(Policy):
         replicas = each * len(chiplets)
         running = set(profile.running)
         homes = [home for home in expert_parallel(system, model).replicas if home.layer not in running]
-        placed, _ = rebalance_experts(profile.counts, replicas, self.params.groups, self.params.nodes, len(chiplets))
+        p = self.params
+        placed = rebalance_experts(profile.counts, replicas, groups=p.groups, nodes=p.nodes, gpus=len(chiplets)).phy2log
         room = Room(system, model)
         made: list[PlacedReplica] = list(homes)
         copies: list[tuple[int, int, int, int]] = []

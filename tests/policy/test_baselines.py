@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cosim.policy import Policy, Pressure, Profile, make_policy
-from cosim.policy.eplb import rebalance_experts
 from cosim.policy.fixed_replica import spread_copies
 from cosim.policy.hydra import annealed
 from cosim.policy.moentwine import er_mapping, shadow_step
@@ -45,39 +44,6 @@ def keeper(policy: Policy, seen: Profile) -> Residency:
         max_replicas=policy.max_replicas,
         budget_bytes=int(policy.replica_budget * MODEL.moe_layers * MODEL.layer_expert_bytes),
     )
-
-
-def test_eplb_reproduces_its_published_example() -> None:
-    """README of github.com/deepseek-ai/EPLB (5791971): 2 layers, 12 experts, 16 replicas, 4 groups, 2 nodes, 8 GPUs."""
-    weight = [
-        [90, 132, 40, 61, 104, 165, 39, 4, 73, 56, 183, 86],
-        [20, 107, 104, 64, 19, 197, 187, 157, 172, 86, 16, 27],
-    ]
-    placed, counts = rebalance_experts(weight, 16, 4, 2, 8)
-    assert placed.tolist() == [
-        [5, 6, 5, 7, 8, 4, 3, 4, 10, 9, 10, 2, 0, 1, 11, 1],
-        [7, 10, 6, 8, 6, 11, 8, 9, 2, 4, 5, 1, 5, 0, 3, 1],
-    ]
-    assert counts.sum(axis=1).tolist() == [16, 16]
-    assert [np.bincount(row, minlength=12).tolist() for row in placed] == counts.tolist()
-
-
-@settings(deadline=None, max_examples=30)
-@given(st.integers(0, 10**6), st.sampled_from([(1, 1), (4, 2), (4, 4), (3, 2)]))
-def test_eplb_places_every_expert_and_fills_every_device(seed: int, shape: tuple[int, int]) -> None:
-    weight = np.random.default_rng(seed).integers(0, 1000, (2, 24))
-    placed, counts = rebalance_experts(weight, 32, *shape, 8)
-    assert (counts >= 1).all()
-    for row, count in zip(placed, counts, strict=True):
-        assert np.bincount(row, minlength=24).tolist() == count.tolist()
-
-
-@pytest.mark.parametrize(
-    ("replicas", "gpus", "text"), [(15, 8, "num_replicas"), (8, 8, "num_replicas"), (16, 7, "num")]
-)
-def test_eplb_refuses_what_does_not_divide(replicas: int, gpus: int, text: str) -> None:
-    with pytest.raises(ValueError, match=text):
-        rebalance_experts(np.ones((1, 12)), replicas, 4, 2, gpus)
 
 
 @settings(deadline=None, max_examples=15)
