@@ -1,0 +1,1 @@
+"""Before replicas are deployed: is a trace's imbalance real, does it last, what would replicas change?"""
