@@ -38,12 +38,10 @@ def bracket(case: pd.DataFrame) -> tuple[float, pd.Series]:
     """Three times the zero-load latency, and the stable rows' mean packet latency by rate, up to the first beyond."""
     stable = case[case["sim_stable"]].groupby("injection_rate")[["packet_latency_avg", "hops_avg"]].mean()
     first = case.iloc[0]
-    network = Network(from_booksim2({**first, "vc_allocator": "islip", "sw_allocator": "islip", "speculative": 0})[0])
+    network = Network(from_booksim2(first)[0])
     hops = float(stable["hops_avg"].iloc[0])
     links = network.config.longest_link_cycles * (hops - 1)
     limit = 3 * network.zero_load_latency_cycles(hops, links, int(first["packet_size"]))
-    if first["speculative"]:
-        limit -= 3 * hops * min(first["vc_alloc_delay"], first["sw_alloc_delay"])
     latencies = stable["packet_latency_avg"]
     above = np.flatnonzero(latencies > limit)
     return limit, latencies if len(above) == 0 else latencies.iloc[: above[0] + 1]

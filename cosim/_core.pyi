@@ -13,6 +13,8 @@ import numpy.typing
 __all__: list[str] = [
     "MEM_COMMANDS",
     "NO_EVENT",
+    "AllocatorKind",
+    "ArbiterKind",
     "Channel",
     "Clock",
     "DeadlockError",
@@ -186,6 +188,75 @@ class RoutingKind:
     @property
     def value(self) -> int: ...
 
+class AllocatorKind:
+    """
+    Members:
+
+      islip
+
+      separable_input_first
+
+      separable_output_first
+    """
+
+    __members__: typing.ClassVar[dict[str, AllocatorKind]]
+    islip: typing.ClassVar[AllocatorKind]
+    separable_input_first: typing.ClassVar[AllocatorKind]
+    separable_output_first: typing.ClassVar[AllocatorKind]
+    @typing.overload
+    def __eq__(self, other: AllocatorKind) -> bool: ...
+    @typing.overload
+    def __eq__(self, other: typing.Any) -> bool: ...
+    def __getstate__(self) -> int: ...
+    def __hash__(self) -> int: ...
+    def __index__(self) -> int: ...
+    def __init__(self, value: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    def __int__(self) -> int: ...
+    @typing.overload
+    def __ne__(self, other: AllocatorKind) -> bool: ...
+    @typing.overload
+    def __ne__(self, other: typing.Any) -> bool: ...
+    def __repr__(self) -> str: ...
+    def __setstate__(self, state: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    def __str__(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def value(self) -> int: ...
+
+class ArbiterKind:
+    """
+    Members:
+
+      round_robin
+
+      matrix
+    """
+
+    __members__: typing.ClassVar[dict[str, ArbiterKind]]
+    matrix: typing.ClassVar[ArbiterKind]
+    round_robin: typing.ClassVar[ArbiterKind]
+    @typing.overload
+    def __eq__(self, other: ArbiterKind) -> bool: ...
+    @typing.overload
+    def __eq__(self, other: typing.Any) -> bool: ...
+    def __getstate__(self) -> int: ...
+    def __hash__(self) -> int: ...
+    def __index__(self) -> int: ...
+    def __init__(self, value: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    def __int__(self) -> int: ...
+    @typing.overload
+    def __ne__(self, other: ArbiterKind) -> bool: ...
+    @typing.overload
+    def __ne__(self, other: typing.Any) -> bool: ...
+    def __repr__(self) -> str: ...
+    def __setstate__(self, state: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    def __str__(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def value(self) -> int: ...
+
 class DeadlockProof:
     """
     Members:
@@ -256,6 +327,7 @@ class NetworkSpec:
     """
 
     compat_booksim2: bool
+    wait_for_tail_credit: bool
     def __copy__(self) -> NetworkSpec: ...
     def __init__(self) -> None: ...
     def add_class(
@@ -337,6 +409,18 @@ class NetworkSpec:
     def route_up_down(self, root: typing.SupportsInt | typing.SupportsIndex) -> None:
         """
         up*/down* routes of any graph; ValueError when a terminal cannot be reached.
+        """
+    def set_allocation(
+        self,
+        vc: AllocatorKind,
+        sw: AllocatorKind,
+        arbiter: ArbiterKind,
+        iterations: typing.SupportsInt | typing.SupportsIndex,
+        age_priority: bool,
+        speculative: bool,
+    ) -> None:
+        """
+        How heads get output VCs and flits the switch.
         """
     def set_routes(
         self,

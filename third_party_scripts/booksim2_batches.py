@@ -24,9 +24,12 @@ from cosim.noc.patterns import read_pattern
 PATTERNS = ("transpose", "bit_complement", "bit_reversal", "shuffle", "tornado", "neighbor")
 
 
+ALLOCATORS = ("islip", "islip", "separable_input_first", "separable_output_first")
+
+
 def draw(rng: random.Random) -> tuple[dict[str, Any], str, int, int]:
     """A random mesh, pattern, packet size in flits and batch size in packets."""
-    network = {
+    network: dict[str, Any] = {
         "topology": {"kind": "mesh", "shape": [rng.choice((4, 8))] * 2},
         "num_vcs": rng.choice((1, 2, 4, 8)),
         "vc_buf_size": rng.choice((2, 4, 8, 16)),
@@ -34,7 +37,19 @@ def draw(rng: random.Random) -> tuple[dict[str, Any], str, int, int]:
         "routing_delay": rng.randint(0, 1),
         "st_final_delay": rng.randint(1, 3),
         "compat": "booksim2",
+        "vc_allocator": rng.choice(ALLOCATORS),
+        "sw_allocator": rng.choice(ALLOCATORS),
+        "priority": rng.choice(("none", "none", "age")),
+        "speculative": rng.random() < 0.4,
+        "wait_for_tail_credit": rng.random() < 0.25,
     }
+    used = {network["vc_allocator"], network["sw_allocator"]}
+    if "islip" in used:
+        network["alloc_iters"] = rng.choice((1, 1, 2, 3))
+    if used != {"islip"}:
+        network["arb_type"] = rng.choice(("round_robin", "matrix"))
+    if network["num_vcs"] > 1 and rng.random() < 0.25:
+        network["routing"] = "min_adaptive"
     return network, rng.choice(PATTERNS), rng.randint(1, 8), rng.randint(1, 40)
 
 
@@ -67,7 +82,7 @@ def main() -> int:
         same = all(f"{a:.6g}" == f"{b:.6g}" for a, b in zip(our, reference, strict=True))
         different += not same
         k = description["topology"]["shape"][0]
-        keys = " ".join(f"{key}={value}" for key, value in description.items() if isinstance(value, int))
+        keys = " ".join(f"{key}={value}" for key, value in description.items() if key not in ("topology", "compat"))
         print(f"{index:3} {'same' if same else 'DIFFERENT'}: {k}x{k} {pattern} {packets} x {size} flits, {keys}")
         print(f"      cosim    duration {our[0]}, packet latency {our[1]:.6g}, network latency {our[2]:.6g} cycles")
         if not same:

@@ -53,9 +53,7 @@ SAME_NAME = (
     "st_prepare_delay",
     "st_final_delay",
     "credit_delay",
-    "vc_allocator",
-    "sw_allocator",
-    "alloc_iters",
+    "priority",
 )
 # BookSim2 would otherwise end a run early, or count packets instead of flits
 FIXED = {
@@ -176,6 +174,8 @@ def _text(keys: Mapping[str, object]) -> str:
 
 def _network(network: NetworkConfig, refusals: _Refusals) -> dict[str, object]:
     keys: dict[str, object] = {**_topology(network, refusals), **{key: getattr(network, key) for key in SAME_NAME}}
+    keys["vc_allocator"] = _allocator(network, network.vc_allocator)
+    keys["sw_allocator"] = _allocator(network, network.sw_allocator)
     keys["speculative"] = int(network.speculative)
     keys["wait_for_tail_credit"] = int(network.wait_for_tail_credit)
     if network.link_depth_flits != network.vc_buf_size:
@@ -183,6 +183,11 @@ def _network(network: NetworkConfig, refusals: _Refusals) -> dict[str, object]:
     if len(network.classes) > 1:
         refusals.add("network.message_classes", "one class over all VCs", f"{len(network.classes)} classes")
     return keys
+
+
+def _allocator(network: NetworkConfig, name: str) -> str:
+    """With its parameter: BookSim2's routers do not read alloc_iters and arb_type."""
+    return f"{name}({network.alloc_iters if name == 'islip' else network.arb_type})"
 
 
 def _topology(network: NetworkConfig, refusals: _Refusals) -> dict[str, object]:

@@ -23,7 +23,7 @@ DEFAULTS: dict[str, Any] = {
     "credit_delay": 0,
     "vc_allocator": "islip",
     "sw_allocator": "islip",
-    "alloc_iters": 1,
+    "priority": "none",
     "speculative": 0,
     "wait_for_tail_credit": 0,
     "packet_size": 1,
@@ -34,7 +34,7 @@ DEFAULTS: dict[str, Any] = {
 # BookSim2's topology and routing_function -> ours
 ROUTINGS = {theirs: routing for (_, routing), theirs in ROUTING.items()} | {("mesh", "dim_order"): "dor"}
 PATTERNS = {theirs: ours for ours, theirs in TRAFFIC.items()}
-NAMES = ("vc_allocator", "sw_allocator")
+ALLOCATORS = ("vc_allocator", "sw_allocator")
 
 
 def _pattern(traffic: str) -> str | dict[str, Any]:
@@ -49,6 +49,21 @@ def _pattern(traffic: str) -> str | dict[str, Any]:
     return listed
 
 
+def _allocators(given: Mapping[str, Any], problems: Problems) -> dict[str, Any]:
+    """`islip(2)` as islip and alloc_iters, `separable_input_first(matrix)` as that and arb_type."""
+    keys: dict[str, Any] = {}
+    for key in ALLOCATORS:
+        name, _, parameter = str(given[key]).removesuffix(")").partition("(")
+        keys[key] = name
+        if name == "islip":
+            reads, value = "alloc_iters", int(parameter) if parameter.isdigit() else parameter or 1
+        else:
+            reads, value = "arb_type", parameter or "round_robin"
+        if keys.setdefault(reads, value) != value:
+            problems.add(key, f"the {reads} of vc_allocator, {keys[reads]}", str(given[key]))
+    return keys
+
+
 def from_booksim2(parameters: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """A BookSim2 configuration (commit 28f43299) in the keys of `noc.Network` and of `Network.run_traffic`.
 
@@ -56,7 +71,8 @@ def from_booksim2(parameters: Mapping[str, Any]) -> tuple[dict[str, Any], dict[s
         parameters: BookSim2's keys; those left out have its defaults. `topology` (mesh, torus, fattree), `k` and `n`
             are required, the routing's name may carry the topology (`dor_mesh`). `injection_rate` counts flits
             (`injection_rate_uses_flits=1`). Of the windows, give `warmup_cycles` and `measure_cycles` (sample_period x
-            warmup_periods, and x the periods measured).
+            warmup_periods, and x the periods measured). `alloc_iters` and `arb_type` are passed over, as there:
+            its routers read a parameter of the name, `islip(2)`, `separable_input_first(matrix)`.
 
     Returns:
         The network, in BookSim2-compatible mode, and the arguments of `run_traffic`.
@@ -77,7 +93,9 @@ def from_booksim2(parameters: Mapping[str, Any]) -> tuple[dict[str, Any], dict[s
     if topology == "fattree":
         graph = {"kind": "fat_tree", "k": k, "n": n}
     network: dict[str, Any] = {"topology": graph, "routing": routing, "compat": "booksim2"}
-    network.update({key: given[key] if key in NAMES else int(given[key]) for key in SAME_NAME})
+    network.update({key: given[key] if key == "priority" else int(given[key]) for key in SAME_NAME})
+    network.update(_allocators(given, problems))
+    problems.raise_if_any()
     network.update({key: bool(int(given[key])) for key in ("speculative", "wait_for_tail_credit")})
     # its layouts give torus links 2 cycles, those of mesh and fat tree 1
     network["link_latency"] = 2 if topology == "torus" and int(given["use_noc_latency"]) else 1

@@ -51,6 +51,7 @@ VcCount = Annotated[int, Field(ge=1, le=32)]
 Buffer = Annotated[int, Field(ge=1, le=65536)]
 Index = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
+Allocator = Literal["islip", "separable_input_first", "separable_output_first"]
 
 MESSAGE_CLASSES = ("token", "weight", "prefetch")
 
@@ -175,9 +176,13 @@ class NetworkSpec(Spec):
     credit_delay: Delay = 1
     link_latency: LinkLatency = 1
     link_buffer_flits: Buffer | None = None
-    vc_allocator: Literal["islip"] = "islip"
-    sw_allocator: Literal["islip"] = "islip"
-    alloc_iters: Literal[1] = 1
+    vc_allocator: Allocator = "islip"
+    sw_allocator: Allocator = "islip"
+    alloc_iters: Annotated[int, Field(ge=1, le=64)] = 1
+    arb_type: Literal["round_robin", "matrix"] = "round_robin"
+    priority: Literal["none", "age"] = "none"
+    speculative: bool = False
+    wait_for_tail_credit: bool = False
 
     @property
     def routing_name(self) -> str:
@@ -191,9 +196,10 @@ class NetworkSpec(Spec):
 
     @property
     def pipeline_cycles(self) -> int:
-        """Depth of a router: R + V + S + X."""
+        """Depth of a router: R + V + S + X, or R + max(V, S) + X where heads ask for the switch speculatively."""
         switch = self.st_prepare_delay + self.st_final_delay
-        return self.routing_delay + self.vc_alloc_delay + self.sw_alloc_delay + switch
+        vc, sw = self.vc_alloc_delay, self.sw_alloc_delay
+        return self.routing_delay + (max(vc, sw) if self.speculative else vc + sw) + switch
 
     @property
     def longest_link_cycles(self) -> int:
@@ -221,6 +227,25 @@ class NetworkSpec(Spec):
         if root is not None and root >= self.topology.router_count():
             yield Problem(("routing", "root"), f"a router below {self.topology.router_count()}", str(root))
 
+    def allocation_problems(self) -> Iterator[Problem]:
+        """Keys of allocation that the chosen allocators never read, or that do not go together."""
+        used = (self.vc_allocator, self.sw_allocator)
+        if self.alloc_iters > 1 and "islip" not in used:
+            yield Problem(
+                ("alloc_iters",), "1: no allocator here is islip, which alone reads it", str(self.alloc_iters)
+            )
+        if self.arb_type != "round_robin" and set(used) == {"islip"}:
+            yield Problem(
+                ("arb_type",), "an allocator that reads it (separable_…)", f"{self.arb_type!r} with islip alone"
+            )
+        if self.speculative and self.vc_alloc_delay > self.sw_alloc_delay:
+            yield Problem(
+                ("vc_alloc_delay",),
+                f"at most sw_alloc_delay = {self.sw_alloc_delay} with speculative: a flit leaves with the VC that its "
+                "head wins beside the switch",
+                str(self.vc_alloc_delay),
+            )
+
     def routings(self) -> tuple[str, ...]:
         """The routings that the topology takes."""
         return ROUTINGS[self.topology.kind]
@@ -230,6 +255,7 @@ class NetworkSpec(Spec):
         if self.st_prepare_delay + self.st_final_delay == 0:
             yield Problem(("st_final_delay",), "st_prepare_delay + st_final_delay of at least 1", "0")
         yield from self.routing_problems()
+        yield from self.allocation_problems()
         if isinstance(self.link_latency, tuple):
             dimensions = len(getattr(self.topology, "shape", ()))
             if len(self.link_latency) != dimensions:
@@ -430,8 +456,6 @@ class FailedLinkSpec(LinkNameSpec):
 class NetworkConfig(NetworkSpec):
     """A network by itself, as ``noc.Network`` takes it."""
 
-    speculative: Literal[False] = False
-    wait_for_tail_credit: Literal[False] = False
     compat: Literal["none", "booksim2"] = "none"
     classes: dict[Name, ClassSpec] = Field(default_factory=dict)
     failed_links: Items[FailedLinkSpec] = ()

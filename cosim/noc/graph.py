@@ -20,13 +20,13 @@ from cosim.config.schema_topology import (
 )
 from cosim.plugins.routing import RoutingPlugin
 
-__all__ = ["PIPELINE", "build_spec", "build_topology", "routing_seed", "set_routing"]
+__all__ = ["build_spec", "build_topology", "routing_seed", "set_pipeline", "set_routing"]
 
 PIPELINE = (
     "num_vcs", "vc_buf_size", "routing_delay", "vc_alloc_delay", "sw_alloc_delay", "st_prepare_delay",
-    "st_final_delay", "credit_delay",
+    "st_final_delay", "credit_delay", "wait_for_tail_credit",
 )  # fmt: skip
-"""Keys of a network that its core takes as they are."""
+# keys of a network that its core takes as they are
 
 
 def build_spec(config: NetworkConfig, plugin: RoutingPlugin | None = None) -> _core.NetworkSpec:
@@ -38,8 +38,7 @@ def build_spec(config: NetworkConfig, plugin: RoutingPlugin | None = None) -> _c
     """
     path = "network"
     spec = _core.NetworkSpec()
-    for key in PIPELINE:
-        setattr(spec, key, getattr(config, key))
+    set_pipeline(spec, config)
     spec.compat_booksim2 = config.compat == "booksim2"
     for message_class in config.classes.values():
         vcs = sum(1 << vc for vc in message_class.vcs)
@@ -58,6 +57,20 @@ def build_spec(config: NetworkConfig, plugin: RoutingPlugin | None = None) -> _c
         problems.add(path, "a network that can be built", sentence)
     problems.raise_if_any()
     return spec
+
+
+def set_pipeline(spec: _core.NetworkSpec, config: NetworkSpec) -> None:
+    """Gives ``spec`` the router pipeline of ``config``: VCs, buffers, delays, allocators."""
+    for key in PIPELINE:
+        setattr(spec, key, getattr(config, key))
+    spec.set_allocation(
+        vc=getattr(_core.AllocatorKind, config.vc_allocator),
+        sw=getattr(_core.AllocatorKind, config.sw_allocator),
+        arbiter=getattr(_core.ArbiterKind, config.arb_type),
+        iterations=config.alloc_iters,
+        age_priority=config.priority == "age",
+        speculative=config.speculative,
+    )
 
 
 def build_topology(spec: _core.NetworkSpec, config: NetworkSpec) -> None:

@@ -12,7 +12,7 @@ from cosim import _core
 from cosim.config.errors import ConfigErrors
 from cosim.config.schema_network import LevelSpec
 from cosim.config.schema_topology import GridSpec, RingSpec
-from cosim.noc.graph import PIPELINE, build_topology, routing_seed, set_routing
+from cosim.noc.graph import build_topology, routing_seed, set_pipeline, set_routing
 
 __all__ = ["LevelGraph", "flit_network", "level_links"]
 
@@ -148,8 +148,7 @@ def _shape(level: LevelSpec) -> tuple[int, ...]:
 def _base(level: LevelSpec, classes: ClassRows) -> _core.NetworkSpec:
     """The level as a network by itself, not routed; links in the order of router and port."""
     core = _core.NetworkSpec()
-    for key in PIPELINE:
-        setattr(core, key, getattr(level, key))
+    set_pipeline(core, level)
     for vcs, priority in classes:
         core.add_class(vcs, priority)
     build_topology(core, level)

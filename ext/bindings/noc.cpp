@@ -108,6 +108,13 @@ void register_spec(py::module_& m) {
       .value("odd_even", noc::RoutingKind::odd_even)
       .value("west_first", noc::RoutingKind::west_first)
       .value("min_adaptive", noc::RoutingKind::min_adaptive);
+  py::enum_<noc::AllocatorKind>(m, "AllocatorKind")
+      .value("islip", noc::AllocatorKind::islip)
+      .value("separable_input_first", noc::AllocatorKind::separable_input_first)
+      .value("separable_output_first", noc::AllocatorKind::separable_output_first);
+  py::enum_<noc::ArbiterKind>(m, "ArbiterKind")
+      .value("round_robin", noc::ArbiterKind::round_robin)
+      .value("matrix", noc::ArbiterKind::matrix);
   py::enum_<noc::DeadlockProof>(m, "DeadlockProof")
       .value("none", noc::DeadlockProof::none)
       .value("acyclic", noc::DeadlockProof::acyclic)
@@ -138,6 +145,14 @@ void register_spec(py::module_& m) {
       .def_readwrite("st_prepare_delay", &noc::NetworkSpec::st_prepare_delay)
       .def_readwrite("st_final_delay", &noc::NetworkSpec::st_final_delay)
       .def_readwrite("credit_delay", &noc::NetworkSpec::credit_delay)
+      .def_readwrite("wait_for_tail_credit", &noc::NetworkSpec::wait_for_tail_credit)
+      .def(
+          "set_allocation",
+          [](noc::NetworkSpec& spec, noc::AllocatorKind vc, noc::AllocatorKind sw, noc::ArbiterKind arbiter,
+             std::int32_t iterations, bool age_priority,
+             bool speculative) { spec.allocation = {vc, sw, arbiter, iterations, age_priority, speculative}; },
+          py::arg("vc"), py::arg("sw"), py::arg("arbiter"), py::arg("iterations"), py::arg("age_priority"),
+          py::arg("speculative"), "How heads get output VCs and flits the switch.")
       .def_readwrite("compat_booksim2", &noc::NetworkSpec::compat_booksim2)
       .def(
           "add_class",

@@ -73,6 +73,12 @@ void FlitNetwork::run_wakes(std::uint32_t now) {
       case kRoute:
         to_route_.push_back(index);
         break;
+      case kRelease:
+        release(index, now);
+        break;
+      case kReleaseSource:
+        release_source(index);
+        break;
     }
   }
   wakes.clear();

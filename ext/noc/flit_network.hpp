@@ -2,8 +2,9 @@
 //
 // Cycle model (the terms of BookSim2): a head that arrives at t is routed in [t, t + R), takes part in VC allocation
 // from t + R, in switch allocation V cycles after it won, and leaves S - 1 + X cycles after it won the switch; over a
-// link of latency L it arrives L + 1 cycles after it was sent. Allocation is iSLIP with one iteration. A slot freed at
-// t may be used by the upstream router's switch allocation at t + L + 1 + credit_delay.
+// link of latency L it arrives L + 1 cycles after it was sent. Allocation is iSLIP with one iteration, built into the
+// cycle; any other is in flit_network_allocate.cpp. A slot freed at t may be used by the upstream router's switch
+// allocation at t + L + 1 + credit_delay.
 //
 // How it is fast: a slot of a VC ring holds either a flit or the cycle from which the upstream side may use it, so
 // there are no credit counters and no credit events; the winner of a switch allocation is written into the downstream
@@ -312,7 +313,15 @@ class FlitNetwork {
   static constexpr std::uint32_t kNeverFree = kFlit - 1;  // a credit lost by a fault point
   static constexpr std::uint32_t kRebaseAfter = 1U << 30U;
   static constexpr std::uint32_t kIndexMask = (1U << 29U) - 1;
-  enum Wake : std::uint32_t { kCredit = 0, kTerminal = 1, kJoinVa = 2, kJoinSa = 3, kRoute = 4 };
+  enum Wake : std::uint32_t {
+    kCredit = 0,
+    kTerminal = 1,
+    kJoinVa = 2,
+    kJoinSa = 3,
+    kRoute = 4,
+    kRelease = 5,        // an output VC, by the credit of its tail
+    kReleaseSource = 6,  // a terminal's injection VC, named by the input VC it feeds
+  };
 
   void build(const NetworkSpec& spec);
   [[nodiscard]] Router& router(std::uint32_t r) { return small_.empty() ? large_[r].masks : small_[r].masks; }
@@ -430,6 +439,41 @@ class FlitNetwork {
   [[nodiscard]] std::uint32_t waiting_lane(std::uint32_t id) const;
   [[nodiscard]] std::string multicast_left() const;
 
+  // allocators other than iSLIP with one iteration: flit_network_allocate.cpp
+  struct Allocation {
+    Allocator vcs;  // input VCs x output VCs
+    Allocator ports;
+    AllocationRequests requests;  // of the router at hand
+    std::vector<std::uint8_t>
+        next_vc;  // [router * ports + port]: the VC of an input to prefer among those for an output
+  };
+  // What switch allocation made of a router's input VCs.
+  struct Moves {
+    std::uint64_t winners = 0;  // their front flits move
+    std::uint64_t again = 0;    // ask again in the next cycle
+  };
+  // Heads that ask for the switch while they ask for a VC.
+  struct Speculation {
+    std::uint64_t heads = 0;
+    std::uint64_t granted = 0;  // those that got a VC in this cycle
+    std::uint64_t wasted = 0;   // those that could not use a switch grant
+    std::uint64_t outputs[64];  // that each of them asks for
+  };
+  void build_allocation(const NetworkSpec& spec);
+  [[nodiscard]] Moves allocate(std::uint32_t r, std::uint64_t heads, std::uint64_t flits, std::uint32_t now);
+  std::uint64_t allocate_heads(std::uint32_t r, std::uint64_t heads, std::uint32_t now, Speculation& speculation);
+  [[nodiscard]] bool add_head(std::uint32_t id, std::uint32_t now, Speculation& speculation);
+  [[nodiscard]] Moves allocate_flits(std::uint32_t r, std::uint64_t flits, std::uint32_t now,
+                                     const Speculation& speculation);
+  void put_forward(std::uint32_t r, std::uint32_t bit, std::uint32_t out, bool speculative);
+  [[nodiscard]] std::int64_t age_key(std::uint32_t id) const;
+  [[nodiscard]] bool has_credit(std::uint32_t r, std::uint32_t resource, std::uint32_t now) const;
+  void head_waits(std::uint32_t id, std::uint32_t now);
+  void release_later(std::uint32_t id, std::uint32_t out, std::uint32_t sent, std::uint32_t freed);
+  void release(std::uint32_t id, std::uint32_t now);
+  void release_source(std::uint32_t id);
+  [[nodiscard]] bool waits_for_tail_credit(std::uint32_t out) const;
+
   // routing functions: flit_network_routing.cpp
   friend class RouterView;
   // When BookSim2 would have put a VC into a router's queues: earlier in the queue is smaller.
@@ -452,6 +496,7 @@ class FlitNetwork {
   void ask_later(std::uint32_t id);
   void allocate_several(std::uint32_t r, std::uint64_t requests, std::uint32_t now);
   void grant_candidate(std::uint32_t id, std::uint32_t resource, std::uint32_t now);
+  void take_candidate(std::uint32_t id, std::uint32_t resource, std::uint32_t now);
   [[nodiscard]] std::uint64_t asked_vcs(std::uint32_t id) const;
   void note_progress(std::uint32_t now);
   void judge_progress();
@@ -473,6 +518,7 @@ class FlitNetwork {
   std::uint32_t ejection_reuse_ = 0;
   bool any_gap_ = false;
   bool batched_ = false;
+  bool wait_for_tail_ = false;
   sim::Fault fault_ = sim::Fault::none;
 
   std::vector<std::uint32_t> rings_;  // of every input VC, then of every terminal's ejection VCs
@@ -507,6 +553,11 @@ class FlitNetwork {
   std::vector<std::uint32_t> batch_start_;
   std::vector<std::uint32_t> batch_end_;
   std::vector<std::uint32_t> last_send_;
+
+  std::unique_ptr<Allocation> allocation_;  // none: iSLIP with one iteration
+  // both empty where VCs do not wait for the credits of their tails
+  std::vector<std::uint32_t> source_owned_;  // per terminal: injection VCs in use
+  std::vector<std::uint64_t> awaits_tail_;   // per router: output VCs whose tail has left
 
   // multicast; all empty without such a class
   std::unique_ptr<MulticastTrees> trees_;

@@ -35,6 +35,7 @@ void FlitNetwork::build(const NetworkSpec& spec) {
   va_delay_ = as_u32(spec.routing_delay);
   sa_delay_ = as_u32(spec.vc_alloc_delay);
   batched_ = spec.compat_booksim2 && traverse > 1;
+  wait_for_tail_ = spec.wait_for_tail_credit;
   const std::uint32_t credit_delay = as_u32(spec.credit_delay);
   ejection_reuse_ = 2 * (as_u32(kTerminalLinkLatency) + 1) + credit_delay;
   fault_countdown_ = kFaultPeriod;
@@ -150,6 +151,7 @@ void FlitNetwork::build(const NetworkSpec& spec) {
     }
   }
   build_routing(spec);
+  build_allocation(spec);
   if (forks) build_multicast(spec);
   routes_ = spec.routes.entries;
   vc_sets_ = spec.routes.vc_sets;

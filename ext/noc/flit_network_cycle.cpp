@@ -2,8 +2,9 @@
 //
 // Compiled once per shape: the size of a router's record, and whether the network is plain: routes from a table, any
 // VC, one message class, R = V = 1, buffers of one depth that is a power of two. What a plain network does not use
-// costs it nothing. On x86-64 every shape is compiled a second time with BMI (shifts and bit scans without detours);
-// the processor at hand decides which is called.
+// costs it nothing; allocators other than iSLIP with one iteration have shapes of their own. On x86-64 every shape is
+// compiled a second time with BMI (shifts and bit scans without detours); the processor at hand decides which is
+// called.
 #include <algorithm>
 #include <type_traits>
 #include <utility>
@@ -147,6 +148,10 @@ struct FlitNetwork::Cycle {
     FlitNetwork& n = l.n;
     const std::uint32_t* writes = &n.source_write_[std::size_t{terminal} * l.num_vcs()];
     std::uint32_t rest = n.class_masks_[message_class];
+    if (!kPlain && n.wait_for_tail_) {
+      rest &= ~n.source_owned_[terminal];
+      if (rest == 0) return false;
+    }
     std::uint32_t vc = round_robin(rest, queue.after);
     while (true) {
       const std::uint32_t slot = kPlain ? writes[vc] : n.credit_slot(writes[vc], n.terminals_[terminal].gap);
@@ -158,6 +163,7 @@ struct FlitNetwork::Cycle {
     queue.vc = as_u8(vc);
     queue.after = as_u8(vc + 1);
     queue.left = as_u32(packet.size);
+    if (!kPlain && n.wait_for_tail_) n.source_owned_[terminal] |= 1U << vc;
     packet.inject = n.cycle_;
     if (!kPlain && n.trees_ != nullptr) {
       n.book_injection(packet);
@@ -566,7 +572,11 @@ struct FlitNetwork::Cycle {
     }
 
     if ((word & kTail) == 0) return visible != 0;
-    to.free_vcs |= out.bit;
+    if (!kPlain && n.wait_for_tail_) {
+      n.release_later((r << 6U) + bit, vc.output_vc, sent, l.rings[front]);
+    } else {
+      to.free_vcs |= out.bit;
+    }
     to.to &= ~bit64(bit);
     if ((record.masks.parked & to.to) != 0) n.unpark(r, output, l.now);
     vc.output = kNoPort;
@@ -661,7 +671,30 @@ struct FlitNetwork::Cycle {
     }
   }
 
-  template <bool kPlain, std::uint32_t kVcs = 0, std::uint32_t kRing = 0, bool kForks = false, class Record>
+  // Both allocations of every router at work, by allocators of any kind.
+  template <class L>
+  static COSIM_INLINE void run_allocators(const L& l) {
+    for (std::size_t word = 0; word < l.n.router_words_; ++word) {
+      std::uint64_t rest = l.va_now[word] | l.sa_now[word];
+      l.va_now[word] = l.sa_now[word] = 0;
+      for (; rest != 0; rest &= rest - 1) {
+        const std::uint32_t r = static_cast<std::uint32_t>(word) * 64 + lowest(rest);
+        auto& record = l.records[r];
+        const std::uint64_t heads = std::exchange(record.masks.va[l.even], 0);
+        const std::uint64_t flits = std::exchange(record.masks.sa[l.even], 0);
+        const Moves moves = l.n.allocate(r, heads, flits, l.now);
+        std::uint64_t again = moves.again;
+        for (std::uint64_t each = moves.winners; each != 0; each &= each - 1) {
+          if (win_switch<false>(l, record, r, lowest(each))) again |= each & (0 - each);
+        }
+        record.masks.sa[l.odd] |= again;
+        if (again != 0) l.sa_next[word] |= rest & (0 - rest);
+      }
+    }
+  }
+
+  template <bool kPlain, std::uint32_t kVcs = 0, std::uint32_t kRing = 0, bool kForks = false, bool kAllocators = false,
+            class Record>
   static COSIM_INLINE void run(FlitNetwork& n, Record* records, std::uint32_t now) {
     const Local<Record, kVcs, kRing, kForks> l(n, records, now);
     run_arrivals<kPlain>(l);
@@ -671,8 +704,12 @@ struct FlitNetwork::Cycle {
     }
     run_sources<kPlain>(l);
     if (!kPlain && n.routing_ != nullptr) n.ask_again(now);
-    run_vc_allocation<kPlain>(l);
-    run_switch_allocation<kPlain>(l);
+    if constexpr (kAllocators) {
+      run_allocators(l);
+    } else {
+      run_vc_allocation<kPlain>(l);
+      run_switch_allocation<kPlain>(l);
+    }
     if (!kPlain && n.routing_ != nullptr) n.judge_progress();
   }
 
@@ -687,6 +724,12 @@ struct FlitNetwork::Cycle {
   attribute static void large_any##suffix(FlitNetwork& n, std::uint32_t now) { run<false>(n, n.large_.data(), now); }  \
   attribute static void forking##suffix(FlitNetwork& n, std::uint32_t now) {                                           \
     run<false, 0, 0, true>(n, n.large_.data(), now);                                                                   \
+  }                                                                                                                    \
+  attribute static void small_allocators##suffix(FlitNetwork& n, std::uint32_t now) {                                  \
+    run<false, 0, 0, false, true>(n, n.small_.data(), now);                                                            \
+  }                                                                                                                    \
+  attribute static void large_allocators##suffix(FlitNetwork& n, std::uint32_t now) {                                  \
+    run<false, 0, 0, false, true>(n, n.large_.data(), now);                                                            \
   }
 
   COSIM_SHAPES(, )
@@ -705,18 +748,20 @@ FlitNetwork::CycleFunction FlitNetwork::choose_cycle([[maybe_unused]] bool porta
   const std::uint32_t all_vcs = num_vcs_ == 32 ? ~0U : (1U << num_vcs_) - 1U;
   const bool plain = routing_ == nullptr && vc_sets_.size() == 1 && (vc_sets_[0] & all_vcs) == all_vcs &&
                      num_classes_ == 1 && class_masks_[0] == all_vcs && !any_gap_ && !batched_ && va_delay_ == 1 &&
-                     sa_delay_ == 1;
+                     sa_delay_ == 1 && !wait_for_tail_;
   const bool small = !small_.empty();
   const bool common = plain && small && num_vcs_ == 4 && ring_mask_ == 7;
 #if defined(__x86_64__)
   if (!portable && __builtin_cpu_supports("bmi") != 0 && __builtin_cpu_supports("bmi2") != 0) {
     if (trees_ != nullptr) return Cycle::forking_bmi;
+    if (allocation_ != nullptr) return small ? Cycle::small_allocators_bmi : Cycle::large_allocators_bmi;
     if (common) return Cycle::common_bmi;
     if (plain) return small ? Cycle::small_plain_bmi : Cycle::large_plain_bmi;
     return small ? Cycle::small_any_bmi : Cycle::large_any_bmi;
   }
 #endif
   if (trees_ != nullptr) return Cycle::forking;
+  if (allocation_ != nullptr) return small ? Cycle::small_allocators : Cycle::large_allocators;
   if (common) return Cycle::common;
   if (plain) return small ? Cycle::small_plain : Cycle::large_plain;
   return small ? Cycle::small_any : Cycle::large_any;

@@ -11,7 +11,8 @@ namespace cosim::noc {
 LatencyTerms FlitNetwork::terms(const LatencySums& sums) const {
   LatencyTerms t;
   t.source_queueing_cycles = sums.packet_latency_cycles - sums.network_latency_cycles;
-  t.router_cycles = sums.hops * (va_delay_ + sa_delay_ + traversal_ + 1);
+  const std::uint32_t allocation = spec_.allocation.speculative ? 0 : sa_delay_;  // beside the switch's, else before it
+  t.router_cycles = sums.hops * (va_delay_ + allocation + traversal_ + 1);
   t.link_cycles = sums.link_cycles + sums.packets * (2 * kTerminalLinkLatency + 1);
   t.serialisation_cycles = sums.flits - sums.packets;
   t.contention_cycles = sums.network_latency_cycles - t.router_cycles - t.link_cycles - t.serialisation_cycles;
@@ -121,6 +122,9 @@ std::string FlitNetwork::verify_conservation() const {
              std::to_string(injected_to_[n]) + " flits sent to it";
     }
   }
+  for (std::size_t n = 0; n < source_owned_.size(); ++n) {
+    if (source_owned_[n] != 0) return "an injection VC of node " + std::to_string(n) + " was never released";
+  }
   for (std::uint32_t r = 0; r < num_routers_; ++r) {
     const Router& masks = router(r);
     const std::uint64_t asking = asking_.empty() ? 0 : asking_[r];
@@ -168,6 +172,10 @@ std::string FlitNetwork::wait_for_cycle() const {
         reason += (i + 1 < count ? ", " : " or ") + std::to_string(other);
       }
       const std::uint32_t wanted = charged(id);
+      if (waits_for_tail_credit(wanted)) {
+        reason += ", whose tail's credit has not come back";
+        return port(r, vc.output).terminal == kNoLink ? static_cast<std::int64_t>(output(wanted).down) : -1;
+      }
       if ((port(r, vc.output).free_vcs >> output(wanted).vc & 1U) != 0) return -1;
       return base + output(wanted).owner;
     }
@@ -231,6 +239,11 @@ std::size_t FlitNetwork::core_bytes() const {
   sum += bytes(injected_to_) + bytes(ejected_at_) + bytes(arrivals_) + bytes(departures_) + bytes(flit_arrivals_);
   sum += bytes(streams_) + bytes(booksim_draws_) + bytes(queue_order_) + bytes(to_route_) + bytes(arrived_);
   sum += bytes(candidates_) + bytes(candidate_count_) + bytes(asking_) + bytes(asking_active_) + bytes(packet_number_);
+  sum += bytes(source_owned_) + bytes(awaits_tail_);
+  if (allocation_ != nullptr) {
+    sum += sizeof(Allocation) + allocation_->vcs.core_bytes() + allocation_->ports.core_bytes() +
+           allocation_->requests.core_bytes() + bytes(allocation_->next_vc);
+  }
   sum += bytes(branches_) + bytes(forks_) + (trees_ == nullptr ? 0 : trees_->core_bytes());
   sum += bytes(spec_.links) + bytes(spec_.terminals) + bytes(spec_.classes);
   for (const auto& wakes : wakes_due_) sum += bytes(wakes);
@@ -318,6 +331,13 @@ void FlitNetwork::visit(sim::Visitor& v) {
   v.vector(Kind::state, batch_start_);
   v.vector(Kind::state, batch_end_);
   v.vector(Kind::state, last_send_);
+  v.vector(Kind::state, source_owned_);
+  v.vector(Kind::state, awaits_tail_);
+  if (allocation_ != nullptr) {
+    allocation_->vcs.visit(v);
+    allocation_->ports.visit(v);
+    v.vector(Kind::state, allocation_->next_vc);
+  }
   v.value(Kind::counter, injected_flits_);
   v.value(Kind::counter, ejected_flits_);
   v.value(Kind::state, queued_packets_);

@@ -269,6 +269,18 @@ std::uint64_t FlitNetwork::asked_vcs(std::uint32_t id) const {
   return asked;
 }
 
+// Every VC that a head with candidates may use is owned.
+void FlitNetwork::head_waits(std::uint32_t id, std::uint32_t now) {
+  if (!traits_.adaptive) {
+    stalls(charged(id)).lost_vc += now - input(id).since;
+    park(id, now);
+    return;
+  }
+  stalls(charged(id)).busy_vc += now + 1 - input(id).since;
+  input(id).since = now + 1;
+  ask_later(id);
+}
+
 // iSLIP over all pairs of a head and an output VC it asks for: a head may be granted VCs of several outputs and accepts
 // one.
 void FlitNetwork::allocate_several(std::uint32_t r, std::uint64_t requests, std::uint32_t now) {
@@ -282,14 +294,7 @@ void FlitNetwork::allocate_several(std::uint32_t r, std::uint64_t requests, std:
     asked |= asks[bit];
     if (asks[bit] != 0) continue;
     requests &= ~bit64(bit);
-    if (!traits_.adaptive) {
-      stalls(charged(id)).lost_vc += now - input(id).since;
-      park(id, now);
-      continue;
-    }
-    stalls(charged(id)).busy_vc += now + 1 - input(id).since;
-    input(id).since = now + 1;
-    ask_later(id);
+    head_waits(id, now);
   }
   std::uint64_t grants[64];  // output VCs, per head
   std::uint64_t granted = 0;
@@ -318,8 +323,17 @@ void FlitNetwork::allocate_several(std::uint32_t r, std::uint64_t requests, std:
   for (std::uint64_t rest = losers; rest != 0; rest &= rest - 1) ask_later(base + lowest(rest));
 }
 
-// The head takes one of its candidates' output VCs.
+// The head takes one of its candidates' output VCs and asks for the switch V cycles from now.
 void FlitNetwork::grant_candidate(std::uint32_t id, std::uint32_t resource, std::uint32_t now) {
+  take_candidate(id, resource, now);
+  if (sa_delay_ == 1) {
+    join_sa(id >> 6U, bit64(id & 63U), now + 1);
+  } else {
+    wake_at(now + sa_delay_, kJoinSa, id);
+  }
+}
+
+void FlitNetwork::take_candidate(std::uint32_t id, std::uint32_t resource, std::uint32_t now) {
   InputVc& vc = input(id);
   OutputVc& out = output((id & ~63U) + resource);
   drop_candidates(id);
@@ -332,11 +346,6 @@ void FlitNetwork::grant_candidate(std::uint32_t id, std::uint32_t resource, std:
   to.free_vcs &= ~(1U << out.vc);
   stalls((id & ~63U) + resource).lost_vc += now - vc.since;
   order_grant(id);
-  if (sa_delay_ == 1) {
-    join_sa(id >> 6U, bit64(id & 63U), now + 1);
-  } else {
-    wake_at(now + sa_delay_, kJoinSa, id);
-  }
 }
 
 // ------------------------------------------------------------------------------------------------- progress and ticks

@@ -82,6 +82,22 @@ void check_multicast(const NetworkSpec& s, Problems& out) {
            std::to_string(lanes) + " input VCs and branches; at most 64 are supported");
 }
 
+void check_allocation(const NetworkSpec& s, Problems& out) {
+  const AllocationSpec& a = s.allocation;
+  const bool islip = a.vc == AllocatorKind::islip || a.sw == AllocatorKind::islip;
+  const bool separable = a.vc != AllocatorKind::islip || a.sw != AllocatorKind::islip;
+  at_least(out, "alloc_iters", a.iterations, 1);
+  need(out, a.iterations == 1 || islip, "alloc_iters is read by the islip allocator alone");
+  need(out, a.arbiter == ArbiterKind::round_robin || separable, "arb_type is read by separable allocators alone");
+  need(out, !a.speculative || s.vc_alloc_delay <= s.sw_alloc_delay,
+       "speculative: a flit leaves with the VC that its head wins beside the switch, so vc_alloc_delay must be at most "
+       "sw_alloc_delay = " +
+           std::to_string(s.sw_alloc_delay) + ", got " + std::to_string(s.vc_alloc_delay));
+  need(out, s.multicast_vcs() == 0 || (a.plain() && !s.wait_for_tail_credit),
+       "a multicast class goes with islip allocators of one iteration, without speculative, priority and "
+       "wait_for_tail_credit");
+}
+
 void check_routes(const NetworkSpec& s, Problems& out) {
   const std::size_t want = static_cast<std::size_t>(std::max(s.routers, 0)) * s.terminals.size();
   if (s.routes.entries.size() != want) {
@@ -156,6 +172,7 @@ std::vector<std::string> NetworkSpec::problems() const {
     check_graph(*this, out);
     check_classes(*this, out);
     check_multicast(*this, out);
+    check_allocation(*this, out);
     if (before == out.size() && routing.kind == RoutingKind::table) check_routes(*this, out);
     need(out, (routing.kind == RoutingKind::plugin) == (routing.plugin != nullptr),
          "a plug-in routing function belongs to routing kind plugin, and to no other");

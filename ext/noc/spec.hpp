@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "noc/allocator.hpp"
 #include "noc/routing.hpp"
 
 namespace cosim::noc {
@@ -42,6 +43,21 @@ struct RouteTable {
   std::vector<std::uint32_t> vc_sets;  // VC masks a route may ask for; 0 is usually "all"
 };
 
+// How heads get output VCs and flits the switch. The default costs a network nothing beyond its own matching.
+struct AllocationSpec {
+  AllocatorKind vc = AllocatorKind::islip;
+  AllocatorKind sw = AllocatorKind::islip;
+  ArbiterKind arbiter = ArbiterKind::round_robin;  // of separable allocators
+  std::int32_t iterations = 1;                     // of iSLIP
+  bool age_priority = false;                       // the packet created first goes first
+  // A head asks for the switch while it asks for a VC; what it wins without a VC and a credit is lost.
+  bool speculative = false;
+
+  [[nodiscard]] bool plain() const {
+    return vc == AllocatorKind::islip && sw == AllocatorKind::islip && iterations == 1 && !age_priority && !speculative;
+  }
+};
+
 struct NetworkSpec {
   std::int32_t routers = 0;
   std::int32_t ports = 0;  // of every router; unused ports stay unconnected
@@ -59,6 +75,9 @@ struct NetworkSpec {
   std::int32_t st_prepare_delay = 0;  // switch traversal is st_prepare_delay + st_final_delay >= 1
   std::int32_t st_final_delay = 1;
   std::int32_t credit_delay = 1;
+  AllocationSpec allocation;
+  // An output VC is released when the credit of the tail comes back, not when the tail wins the switch.
+  bool wait_for_tail_credit = false;
   // As BookSim2: one batch of flits at a time traverses a router's switch; routing functions draw from its generator in
   // its order (exact for delays R = V = S = 1); iSLIP ignores the priorities of candidates.
   bool compat_booksim2 = false;

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from reference_router import Flit, InputVc, Packet, Reference, islip
+from reference_router import AllocatorModel, Flit, InputVc, Packet, Reference
 
 LANES = 64
 
@@ -51,6 +51,7 @@ class MulticastReference(Reference):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.inputs = {place: ForkingVc() for place in self.inputs}
+        self.va = [AllocatorModel("islip", LANES) for _ in range(self.routers)]
         self.depth: dict[tuple[int, int], int] = {}  # (packet, router) -> routers visited so far
         self.link_flits: dict[tuple[int, int], int] = defaultdict(int)
 
@@ -91,17 +92,16 @@ class MulticastReference(Reference):
 
     def allocate_vcs(self, router: int, t: int) -> None:
         assert self.class_vcs is not None
-        requests: dict[int, list[int]] = {}
+        requests: dict[int, dict[int, int]] = {}
         at = {}
         for lane, p, v, vc, branch in self.all_branches(router):
             if branch.active or branch.ready > t:
                 continue
             allowed = self.class_vcs[self.packets[vc.queue[0].packet].message_class]
             free = [w for w in allowed if self.owner[router, branch.output, w] is None]
-            requests[lane] = [branch.output * self.vcs + w for w in free]
+            requests[lane] = {branch.output * self.vcs + w: 0 for w in free}
             at[lane] = (p, v, branch)
-        matching = islip(requests, self.va_grant[router], self.va_accept[router], LANES)
-        for lane, resource in matching.items():
+        for lane, resource in self.va[router].match(requests).items():
             p, v, branch = at[lane]
             branch.output_vc, branch.active = resource % self.vcs, True
             branch.ready = t + self.vc_alloc_delay
@@ -115,12 +115,12 @@ class MulticastReference(Reference):
             if ready and self.credits[router, branch.output, branch.output_vc] > 0:
                 asking[p, branch.output][v] = lane
                 at[lane] = (p, v, vc, branch)
-        requests: dict[int, list[int]] = defaultdict(list)
+        requests: dict[int, dict[int, int]] = defaultdict(dict)
         chosen = {}
         for (p, o), vcs in asking.items():
             chosen[p, o] = vcs[min(vcs, key=lambda v: (v - self.sa_vc[router][p]) % self.vcs)]
-            requests[p].append(o)
-        matching = islip(requests, self.sa_grant[router], self.sa_accept[router], self.ports)
+            requests[p][o] = 0
+        matching = self.sa[router].match(requests)
         winners = {p: chosen[p, o] for p, o in matching.items()}
         taken = set(matching.values())
         more = []
@@ -135,8 +135,8 @@ class MulticastReference(Reference):
         for lane in sorted([*winners.values(), *more]):
             p, v, vc, branch = at[lane]
             self.sa_vc[router][p] = (v + 1) % self.vcs
-            self.sa_accept[router][p] = (branch.output + 1) % self.ports
-            self.sa_grant[router][branch.output] = (p + 1) % self.ports
+            self.sa[router].of_requester[p].served(branch.output)
+            self.sa[router].of_resource[branch.output].served(p)
             self.send(router, p, v, vc, branch, t)
 
     def send(self, router: int, p: int, v: int, vc: ForkingVc, branch: Branch, t: int) -> None:
@@ -152,7 +152,7 @@ class MulticastReference(Reference):
             place = (link.dest, link.dest_port, branch.output_vc)
             self.flits_due[sent + link.latency + 1].append((place, copy))
         else:
-            self.credits_due[sent + 4 + self.credit_delay].append(("router", out))
+            self.credits_due[sent + 4 + self.credit_delay].append(("router", out, flit.tail))
             if flit.tail:
                 packet = self.packets[flit.packet]
                 assert isinstance(packet, Multicast)
@@ -168,8 +168,8 @@ class MulticastReference(Reference):
             if (router, p) in self.in_link:
                 link = self.in_link[router, p]
                 back = t + link.latency + 1 + self.credit_delay
-                self.credits_due[back].append(("router", (link.source, link.source_port, v)))
+                self.credits_due[back].append(("router", (link.source, link.source_port, v), flit.tail))
             else:
-                self.credits_due[t + 2].append(("source", (self.node_at[router, p], v)))
+                self.credits_due[t + 2].append(("source", (self.node_at[router, p], v), flit.tail))
         if all(b.done for b in vc.branches):
             vc.branches, vc.gone = [], 0

@@ -49,27 +49,70 @@ class InputVc:
     output_vc: int = -1
 
 
-def islip(requests: dict[int, list[int]], grant: dict[int, int], accept: dict[int, int], size: int) -> dict[int, int]:
-    """One iteration: requester -> accepted resource. Pointers move only on acceptance."""
+class Arbiter:
+    """Round robin, or least recently served first (a matrix arbiter); of equal keys alone, the smallest goes first."""
 
-    def first_from(candidates: list[int], pointer: int) -> int:
-        return min(candidates, key=lambda c: (c - pointer) % size)
+    def __init__(self, size: int, matrix: bool) -> None:
+        self.size = size
+        self.matrix = matrix
+        self.order = list(reversed(range(size)))  # a matrix begins with the largest number
+        self.pointer = 0
 
-    by_resource: dict[int, list[int]] = defaultdict(list)
-    for requester, resources in requests.items():
-        for resource in resources:
-            by_resource[resource].append(requester)
-    granted: dict[int, list[int]] = defaultdict(list)
-    for resource, requesters in by_resource.items():
-        granted[first_from(requesters, grant[resource])].append(resource)
-    matching = {}
-    for requester, resources in granted.items():
-        resource = first_from(resources, accept[requester])
+    def pick(self, keys: dict[int, int]) -> int:
+        best = [c for c in keys if keys[c] == min(keys.values())]
+        if self.matrix:
+            return min(best, key=self.order.index)
+        return min(best, key=lambda c: (c - self.pointer) % self.size)
+
+    def served(self, c: int) -> None:
+        self.order.remove(c)
+        self.order.append(c)
+        self.pointer = (c + 1) % self.size
+
+
+class AllocatorModel:
+    """islip, separable_input_first or separable_output_first over `size` requesters and resources."""
+
+    def __init__(self, kind: str, size: int, iterations: int = 1, matrix: bool = False) -> None:
+        matrix = matrix and kind != "islip"
+        self.kind = kind
+        self.iterations = iterations
+        self.of_requester: dict[int, Arbiter] = defaultdict(lambda: Arbiter(size, matrix))
+        self.of_resource: dict[int, Arbiter] = defaultdict(lambda: Arbiter(size, matrix))
+
+    def match(self, requests: dict[int, dict[int, int]]) -> dict[int, int]:
+        """requests[requester][resource] = key, used on both sides. Returns requester -> resource."""
+        matching: dict[int, int] = {}
+        if self.kind == "separable_input_first":
+            forward: dict[int, dict[int, int]] = defaultdict(dict)
+            for requester, keys in requests.items():
+                if keys:
+                    resource = self.of_requester[requester].pick(keys)
+                    forward[resource][requester] = keys[resource]
+            for resource, rivals in forward.items():
+                self.pair(matching, self.of_resource[resource].pick(rivals), resource, moves=True)
+            return matching
+        for iteration in range(self.iterations if self.kind == "islip" else 1):
+            asked: dict[int, dict[int, int]] = defaultdict(dict)
+            for requester, keys in requests.items():
+                for resource, key in keys.items():
+                    if requester not in matching and resource not in matching.values():
+                        asked[resource][requester] = key
+            grants: dict[int, dict[int, int]] = defaultdict(dict)
+            for resource, rivals in asked.items():
+                requester = self.of_resource[resource].pick(rivals)
+                grants[requester][resource] = rivals[requester]
+            for requester, offers in grants.items():
+                self.pair(matching, requester, self.of_requester[requester].pick(offers), moves=iteration == 0)
+        return matching
+
+    def pair(self, matching: dict[int, int], requester: int, resource: int, *, moves: bool) -> None:
+        assert requester not in matching
+        assert resource not in matching.values(), "an allocator must yield a matching"
         matching[requester] = resource
-        grant[resource] = (requester + 1) % size
-        accept[requester] = (resource + 1) % size
-    assert len(set(matching.values())) == len(matching), "an allocator must yield a matching"
-    return matching
+        if moves:
+            self.of_requester[requester].served(resource)
+            self.of_resource[resource].served(requester)
 
 
 @dataclass
@@ -90,6 +133,13 @@ class Reference:
     credit_delay: int = 1
     class_vcs: list[list[int]] | None = None
     priorities: list[int] | None = None
+    vc_allocator: str = "islip"
+    sw_allocator: str = "islip"
+    alloc_iters: int = 1
+    matrix: bool = False
+    oldest_first: bool = False
+    speculative: bool = False
+    wait_for_tail_credit: bool = False
 
     def __post_init__(self) -> None:
         self.inputs = {
@@ -107,13 +157,16 @@ class Reference:
                 self.credits[r, p, v] = self.buffer_flits
         self.source_credits = {(n, v): self.buffer_flits for n in range(len(self.terminals)) for v in range(self.vcs)}
         self.owner: dict[tuple[int, int, int], tuple[int, int] | None] = dict.fromkeys(self.credits)
-        self.va_grant: list[dict[int, int]] = [defaultdict(int) for _ in range(self.routers)]
-        self.va_accept: list[dict[int, int]] = [defaultdict(int) for _ in range(self.routers)]
-        self.sa_grant: list[dict[int, int]] = [defaultdict(int) for _ in range(self.routers)]
-        self.sa_accept: list[dict[int, int]] = [defaultdict(int) for _ in range(self.routers)]
+        size = self.ports * self.vcs
+        self.va = [AllocatorModel(self.vc_allocator, size, self.alloc_iters, self.matrix) for _ in range(self.routers)]
+        self.sa = [
+            AllocatorModel(self.sw_allocator, self.ports, self.alloc_iters, self.matrix) for _ in range(self.routers)
+        ]
+        self.speculating: list[dict[tuple[int, int], int]] = [{} for _ in range(self.routers)]
+        self.source_owned: set[tuple[int, int]] = set()
         self.sa_vc: list[dict[int, int]] = [defaultdict(int) for _ in range(self.routers)]
         self.flits_due: dict[int, list[tuple[tuple[int, int, int], Flit]]] = defaultdict(list)
-        self.credits_due: dict[int, list[tuple[str, tuple[int, ...]]]] = defaultdict(list)
+        self.credits_due: dict[int, list[tuple[str, tuple[int, ...], bool]]] = defaultdict(list)
         self.class_vcs = self.class_vcs or [list(range(self.vcs))]
         self.priorities = self.priorities or [0] * len(self.class_vcs)
 
@@ -133,11 +186,15 @@ class Reference:
             cycle += 1
 
     def step(self, t: int) -> None:
-        for kind, place in self.credits_due.pop(t, []):
+        for kind, place, tail in self.credits_due.pop(t, []):
             if kind == "source":
                 self.source_credits[place[0], place[1]] += 1
+                if tail:
+                    self.source_owned.discard((place[0], place[1]))
             else:
                 self.credits[place[0], place[1], place[2]] += 1
+                if tail and self.wait_for_tail_credit:
+                    self.owner[place[0], place[1], place[2]] = None
         for place, flit in self.flits_due.pop(t, []):
             vc = self.inputs[place]
             vc.queue.append(flit)
@@ -195,11 +252,13 @@ class Reference:
             allowed = self.class_vcs[c]
             last = self.last_vc.get((node, c), -1)
             order = [v for v in allowed if v > last] + [v for v in allowed if v <= last]
-            free = [v for v in order if self.source_credits[node, v] > 0]
+            free = [v for v in order if self.source_credits[node, v] > 0 and (node, v) not in self.source_owned]
             if not free:
                 return False
             vc, left = free[0], packet.size
             self.last_vc[node, c] = vc
+            if self.wait_for_tail_credit:
+                self.source_owned.add((node, vc))
             packet.inject = t
         router, port = self.terminals[node]
         flit = Flit(number, left == packet.size, left == 1)
@@ -212,18 +271,23 @@ class Reference:
             self.sending[node, c] = (left - 1, vc)
         return True
 
+    def age(self, vc: InputVc) -> int:
+        return self.packets[vc.queue[0].packet].create if self.oldest_first else 0
+
     def allocate_vcs(self, router: int, t: int) -> None:
         assert self.class_vcs is not None
-        requests: dict[int, list[int]] = {}
+        requests: dict[int, dict[int, int]] = {}
+        self.speculating[router] = {}
         for p in range(self.ports):
             for v in range(self.vcs):
                 vc = self.inputs[router, p, v]
                 if vc.state == "waiting" and vc.ready <= t:
                     allowed = self.class_vcs[self.packets[vc.queue[0].packet].message_class]
                     free = [w for w in allowed if self.owner[router, vc.output, w] is None]
-                    requests[p * self.vcs + v] = [vc.output * self.vcs + w for w in free]
-        size = self.ports * self.vcs
-        for requester, resource in islip(requests, self.va_grant[router], self.va_accept[router], size).items():
+                    requests[p * self.vcs + v] = {vc.output * self.vcs + w: self.age(vc) for w in free}
+                    if self.speculative and any(self.credits[router, vc.output, w] > 0 for w in free):
+                        self.speculating[router][p, v] = vc.output
+        for requester, resource in self.va[router].match(requests).items():
             p, v = divmod(requester, self.vcs)
             vc = self.inputs[router, p, v]
             vc.output_vc = resource % self.vcs
@@ -231,23 +295,31 @@ class Reference:
             self.owner[router, vc.output, vc.output_vc] = (p, v)
 
     def allocate_switch(self, router: int, t: int) -> None:
-        candidates: dict[tuple[int, int], list[int]] = defaultdict(list)
+        speculating = self.speculating[router]
+        # per input and output the VCs that ask, with their keys: heads without a VC stand behind all others
+        candidates: dict[tuple[int, int], dict[int, int]] = defaultdict(dict)
         for p in range(self.ports):
             for v in range(self.vcs):
                 vc = self.inputs[router, p, v]
+                if (p, v) in speculating:
+                    candidates[p, speculating[p, v]][v] = self.age(vc) + 10**9
+                    continue
                 ready = vc.state == "active" and vc.ready <= t and bool(vc.queue)
                 if ready and self.credits[router, vc.output, vc.output_vc] > 0:
-                    candidates[p, vc.output].append(v)
-        requests: dict[int, list[int]] = defaultdict(list)
+                    candidates[p, vc.output][v] = self.age(vc)
+        requests: dict[int, dict[int, int]] = defaultdict(dict)
         chosen = {}
         for (p, o), vcs in candidates.items():
-            chosen[p, o] = min(vcs, key=lambda v: (v - self.sa_vc[router][p]) % self.vcs)
-            requests[p].append(o)
-        matching = islip(requests, self.sa_grant[router], self.sa_accept[router], self.ports)
-        for p, o in matching.items():
+            v = min(vcs, key=lambda v: (vcs[v], (v - self.sa_vc[router][p]) % self.vcs))
+            chosen[p, o] = v
+            requests[p][o] = vcs[v]
+        for p, o in self.sa[router].match(requests).items():
             v = chosen[p, o]
             self.sa_vc[router][p] = (v + 1) % self.vcs
-            self.move(router, p, v, t)
+            vc = self.inputs[router, p, v]
+            if vc.state == "active" and self.credits[router, vc.output, vc.output_vc] > 0:
+                vc.ready = t  # of a head that got its VC in this very cycle
+                self.move(router, p, v, t)
 
     def move(self, router: int, p: int, v: int, t: int) -> None:
         vc = self.inputs[router, p, v]
@@ -257,19 +329,20 @@ class Reference:
         if (router, p) in self.in_link:
             link = self.in_link[router, p]
             place = (link.source, link.source_port, v)
-            self.credits_due[t + link.latency + 1 + self.credit_delay].append(("router", place))
+            self.credits_due[t + link.latency + 1 + self.credit_delay].append(("router", place, flit.tail))
         else:
-            self.credits_due[t + 2].append(("source", (self.node_at[router, p], v)))
+            self.credits_due[t + 2].append(("source", (self.node_at[router, p], v), flit.tail))
         sent = t + self.sw_alloc_delay - 1 + self.traversal
         if (router, vc.output) in self.out_link:
             link = self.out_link[router, vc.output]
             self.flits_due[sent + link.latency + 1].append(((link.dest, link.dest_port, vc.output_vc), flit))
         else:
-            self.credits_due[sent + 4 + self.credit_delay].append(("router", out))
+            self.credits_due[sent + 4 + self.credit_delay].append(("router", out, flit.tail))
             if flit.tail:
                 self.packets[flit.packet].eject = sent + 2
         if flit.tail:
-            self.owner[out] = None
+            if not self.wait_for_tail_credit:
+                self.owner[out] = None
             # the packet behind is routed from the next cycle on
             vc.state = "idle"
 

@@ -40,6 +40,10 @@ def test_every_problem_is_listed_with_the_nearest_spelling() -> None:
     assert "network.credit_delay: expected an integer, got 'fast'" in text
 
 
+SEPARABLE = {"vc_allocator": "separable_input_first", "sw_allocator": "separable_output_first"}
+MULTICAST = {"one": {"vcs": [0, 1]}, "many": {"vcs": [2], "multicast": True}}
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [
@@ -55,8 +59,15 @@ def test_every_problem_is_listed_with_the_nearest_spelling() -> None:
         ({"st_final_delay": 0}, "st_prepare_delay + st_final_delay"),
         ({"link_latency": 0}, "from 1 to"),
         ({"link_latency": [1, 2, 3]}, "one per dimension"),
-        ({"vc_allocator": "isslip"}, "islip"),
-        ({"alloc_iters": 2}, "alloc_iters"),
+        ({"vc_allocator": "isslip"}, "did you mean 'islip'?"),
+        ({"alloc_iters": 0}, "at least 1"),
+        ({**SEPARABLE, "alloc_iters": 2}, "network.alloc_iters: expected 1: no allocator here is islip"),
+        ({"arb_type": "matrix"}, "'matrix' with islip alone"),
+        ({**SEPARABLE, "arb_type": "tree"}, "round_robin"),
+        ({"priority": "agee"}, "did you mean 'age'?"),
+        ({"speculative": True, "vc_alloc_delay": 2}, "network.vc_alloc_delay: expected at most sw_alloc_delay = 1"),
+        ({"num_vcs": 3, "classes": MULTICAST, "speculative": True}, "a multicast class goes with islip"),
+        ({"num_vcs": 3, "classes": MULTICAST, "wait_for_tail_credit": True}, "a multicast class goes with islip"),
         ({"routing": {"tabel": []}}, "did you mean 'table'?"),
         ({"compat": "booksim"}, "did you mean 'booksim2'?"),
         ({"classes": {"a": {"vcs": [0]}, "b": {"vcs": [0, 1]}}}, "VC 0, of 'a'"),

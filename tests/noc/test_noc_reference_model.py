@@ -26,6 +26,24 @@ def pipelines(draw: st.DrawFn) -> dict[str, int]:
     }
 
 
+@st.composite
+def allocations(draw: st.DrawFn) -> dict[str, Any]:
+    names = st.sampled_from(["islip", "separable_input_first", "separable_output_first"])
+    keys: dict[str, Any] = {
+        "vc_allocator": draw(names),
+        "sw_allocator": draw(names),
+        "priority": draw(st.sampled_from(["none", "age"])),
+        "speculative": draw(st.booleans()),
+        "wait_for_tail_credit": draw(st.booleans()),
+    }
+    used = {keys["vc_allocator"], keys["sw_allocator"]}
+    if "islip" in used:
+        keys["alloc_iters"] = draw(st.integers(1, 3))
+    if used != {"islip"}:
+        keys["arb_type"] = draw(st.sampled_from(["round_robin", "matrix"]))
+    return keys
+
+
 def packet_lists(nodes: int, classes: int) -> st.SearchStrategy[list[Packet]]:
     node = st.integers(0, nodes - 1)
     one = st.builds(Packet, st.integers(0, 40), node, node, st.integers(1, 6), st.integers(0, classes - 1))
@@ -41,6 +59,15 @@ def reference_arguments(pipeline: dict[str, int]) -> dict[str, int]:
         "sw_alloc_delay": pipeline["sw_alloc_delay"],
         "traversal": pipeline["st_final_delay"],
         "credit_delay": pipeline["credit_delay"],
+    }
+
+
+def allocation_arguments(keys: dict[str, Any]) -> dict[str, Any]:
+    taken = ("vc_allocator", "sw_allocator", "alloc_iters", "speculative", "wait_for_tail_credit")
+    return {
+        **{key: keys[key] for key in taken if key in keys},
+        "matrix": keys.get("arb_type") == "matrix",
+        "oldest_first": keys["priority"] == "age",
     }
 
 
@@ -85,6 +112,29 @@ def test_mesh(data: st.DataObject) -> None:
         "link_buffer_flits": depth,
     }
     model = Reference(**mesh(shape, latencies, depth), **reference_arguments(pipeline))  # type: ignore[arg-type]
+    assert_same(config, model, packets)
+
+
+@settings(deadline=None, max_examples=60)
+@given(data=st.data())
+def test_allocators_speculation_and_tail_credits(data: st.DataObject) -> None:
+    keys = data.draw(allocations())
+    pipeline = data.draw(pipelines())
+    if keys["speculative"]:
+        pipeline["vc_alloc_delay"] = min(pipeline["vc_alloc_delay"], pipeline["sw_alloc_delay"])
+    split = data.draw(st.sampled_from([None, [[0], [1, 2, 3]]]))
+    if split is not None:
+        pipeline["num_vcs"] = 4
+    packets = data.draw(packet_lists(6, 1 if split is None else 2))
+    config: dict[str, Any] = {**pipeline, **keys, "topology": {"kind": "mesh", "shape": [3, 2]}}
+    if split is not None:
+        config["classes"] = {f"c{i}": {"vcs": vcs} for i, vcs in enumerate(split)}
+    model = Reference(
+        **mesh([3, 2], [1, 1], pipeline["vc_buf_size"]),  # type: ignore[arg-type]
+        **reference_arguments(pipeline),
+        **allocation_arguments(keys),
+        class_vcs=split,
+    )
     assert_same(config, model, packets)
 
 

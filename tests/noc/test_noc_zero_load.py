@@ -18,6 +18,8 @@ MEASURED = {
     "mesh R1V1S1X1 1flit": (MESH8, 1),
     "mesh R1V1S1X1 4flit": (MESH8, 4),
     "mesh R0V1S1X1 (lookahead) 1flit": ({**MESH8, "routing_delay": 0}, 1),
+    "mesh R0V1S1X1 speculative": ({**MESH8, "routing_delay": 0, "speculative": True}, 1),
+    "mesh R1V1S1X1 speculative": ({**MESH8, "speculative": True}, 1),
     "mesh R2V1S1X1+1 (st_prepare 1)": ({**MESH8, "routing_delay": 2, "st_prepare_delay": 1}, 1),
     "mesh st_final 2": ({**MESH8, "st_final_delay": 2}, 1),
     "mesh credit_delay 4": ({**MESH8, "credit_delay": 4}, 1),

@@ -1,0 +1,177 @@
+#include "noc/allocator.hpp"
+
+#include <limits>
+
+namespace cosim::noc {
+
+namespace {
+
+// Of `among`, those with the smallest key.
+template <class Key>
+std::uint64_t first_by(std::uint64_t among, Key key) {
+  std::int64_t least = std::numeric_limits<std::int64_t>::max();
+  std::uint64_t first = 0;
+  for (; among != 0; among &= among - 1) {
+    const std::int64_t own = key(lowest(among));
+    if (own > least) continue;
+    if (own < least) first = 0;
+    least = own;
+    first |= among & (0 - among);
+  }
+  return first;
+}
+
+}  // namespace
+
+Allocator::Allocator(const AllocatorSpec& spec, std::uint32_t routers, std::uint32_t inputs, std::uint32_t outputs)
+    : spec_(spec), inputs_{inputs, outputs, {}, {}}, outputs_{outputs, inputs, {}, {}} {
+  const bool matrix = spec.kind != AllocatorKind::islip && spec.arbiter == ArbiterKind::matrix;
+  for (Side* side : {&inputs_, &outputs_}) {
+    const std::size_t arbiters = std::size_t{routers} * side->ports;
+    if (!matrix) {
+      side->next.resize(arbiters);
+      continue;
+    }
+    // BookSim2's matrix begins with the largest number first
+    side->ranks.reserve(arbiters * side->over);
+    for (std::size_t arbiter = 0; arbiter < arbiters; ++arbiter) {
+      for (std::uint32_t other = 0; other < side->over; ++other) {
+        side->ranks.push_back(static_cast<std::uint8_t>(side->over - 1 - other));
+      }
+    }
+  }
+}
+
+std::uint32_t Allocator::Side::pick(std::size_t arbiter, std::uint64_t asking) const {
+  if (ranks.empty()) return round_robin(asking, next[arbiter]);
+  const std::uint8_t* rank = &ranks[arbiter * over];
+  std::uint32_t first = lowest(asking);
+  for (std::uint64_t rest = asking & (asking - 1); rest != 0; rest &= rest - 1) {
+    if (rank[lowest(rest)] < rank[first]) first = lowest(rest);
+  }
+  return first;
+}
+
+void Allocator::Side::served(std::size_t arbiter, std::uint32_t other) {
+  if (ranks.empty()) {
+    next[arbiter] = static_cast<std::uint8_t>(other + 1 == over ? 0 : other + 1);
+    return;
+  }
+  std::uint8_t* rank = &ranks[arbiter * over];
+  const std::uint8_t own = rank[other];
+  for (std::uint32_t each = 0; each < over; ++each) rank[each] = as_u8(rank[each] - (rank[each] > own ? 1U : 0U));
+  rank[other] = static_cast<std::uint8_t>(over - 1);
+}
+
+std::uint32_t Allocator::pick_output(std::uint32_t router, std::uint32_t input, std::uint64_t outputs,
+                                     const AllocationRequests& requests) const {
+  if (!single(outputs) && !spec_.ignores_keys) {
+    outputs = first_by(outputs, [&](std::uint32_t output) { return requests.input_key(input, output); });
+  }
+  return inputs_.pick(std::size_t{router} * inputs_.ports + input, outputs);
+}
+
+std::uint32_t Allocator::pick_input(std::uint32_t router, std::uint32_t output, std::uint64_t inputs,
+                                    const AllocationRequests& requests) const {
+  if (!single(inputs) && !spec_.ignores_keys) {
+    inputs = first_by(inputs, [&](std::uint32_t input) { return requests.output_key(input, output); });
+  }
+  return outputs_.pick(std::size_t{router} * outputs_.ports + output, inputs);
+}
+
+void Allocator::served(std::uint32_t router, std::uint32_t input, std::uint32_t output) {
+  inputs_.served(std::size_t{router} * inputs_.ports + input, output);
+  outputs_.served(std::size_t{router} * outputs_.ports + output, input);
+}
+
+void Allocator::match(std::uint32_t router, const AllocationRequests& requests, AllocationMatch& found) {
+  found.inputs = 0;
+  switch (spec_.kind) {
+    case AllocatorKind::islip:
+      return match_islip(router, requests, found);
+    case AllocatorKind::separable_input_first:
+      return match_input_first(router, requests, found);
+    case AllocatorKind::separable_output_first:
+      return match_output_first(router, requests, found);
+  }
+}
+
+// Every free output grants an input, every free input accepts a grant; again with what is left.
+void Allocator::match_islip(std::uint32_t router, const AllocationRequests& requests, AllocationMatch& found) {
+  std::uint64_t free = requests.outputs();
+  for (std::int32_t iteration = 0; iteration < spec_.iterations; ++iteration) {
+    std::uint64_t grants[AllocationRequests::kMost];  // outputs, per input
+    std::uint64_t granted = 0;
+    for (std::uint64_t rest = free; rest != 0; rest &= rest - 1) {
+      const std::uint32_t output = lowest(rest);
+      const std::uint64_t asking = requests.of_output(output) & ~found.inputs;
+      if (asking == 0) continue;
+      const std::uint32_t input = pick_input(router, output, asking, requests);
+      if ((granted >> input & 1U) == 0) grants[input] = 0;
+      granted |= bit64(input);
+      grants[input] |= bit64(output);
+    }
+    if (granted == 0) return;
+    for (std::uint64_t rest = granted; rest != 0; rest &= rest - 1) {
+      const std::uint32_t input = lowest(rest);
+      const std::uint32_t output = pick_output(router, input, grants[input], requests);
+      found.inputs |= bit64(input);
+      found.output[input] = as_u8(output);
+      free &= ~bit64(output);
+      if (iteration == 0) served(router, input, output);
+    }
+  }
+}
+
+// Every input puts one request forward, every output takes one of them.
+void Allocator::match_input_first(std::uint32_t router, const AllocationRequests& requests, AllocationMatch& found) {
+  std::uint64_t put[AllocationRequests::kMost];  // inputs, per output
+  std::uint64_t outputs = 0;
+  for (std::uint64_t rest = requests.inputs(); rest != 0; rest &= rest - 1) {
+    const std::uint32_t input = lowest(rest);
+    const std::uint32_t output = pick_output(router, input, requests.of_input(input), requests);
+    if ((outputs >> output & 1U) == 0) put[output] = 0;
+    outputs |= bit64(output);
+    put[output] |= bit64(input);
+  }
+  for (std::uint64_t rest = outputs; rest != 0; rest &= rest - 1) {
+    const std::uint32_t output = lowest(rest);
+    const std::uint32_t input = pick_input(router, output, put[output], requests);
+    found.inputs |= bit64(input);
+    found.output[input] = as_u8(output);
+    served(router, input, output);
+  }
+}
+
+// Every output picks one of its requests, every input takes one of the outputs that picked it.
+void Allocator::match_output_first(std::uint32_t router, const AllocationRequests& requests, AllocationMatch& found) {
+  std::uint64_t picked[AllocationRequests::kMost];  // outputs, per input
+  std::uint64_t inputs = 0;
+  for (std::uint64_t rest = requests.outputs(); rest != 0; rest &= rest - 1) {
+    const std::uint32_t output = lowest(rest);
+    const std::uint32_t input = pick_input(router, output, requests.of_output(output), requests);
+    if ((inputs >> input & 1U) == 0) picked[input] = 0;
+    inputs |= bit64(input);
+    picked[input] |= bit64(output);
+  }
+  for (std::uint64_t rest = inputs; rest != 0; rest &= rest - 1) {
+    const std::uint32_t input = lowest(rest);
+    const std::uint32_t output = pick_output(router, input, picked[input], requests);
+    found.inputs |= bit64(input);
+    found.output[input] = as_u8(output);
+    served(router, input, output);
+  }
+}
+
+std::size_t Allocator::core_bytes() const {
+  return inputs_.next.capacity() + inputs_.ranks.capacity() + outputs_.next.capacity() + outputs_.ranks.capacity();
+}
+
+void Allocator::visit(sim::Visitor& v) {
+  for (Side* side : {&inputs_, &outputs_}) {
+    v.vector(sim::Kind::state, side->next);
+    v.vector(sim::Kind::state, side->ranks);
+  }
+}
+
+}  // namespace cosim::noc

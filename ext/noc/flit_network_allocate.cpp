@@ -1,0 +1,271 @@
+// VC and switch allocation by allocators of any kind, speculation, and output VCs that wait for their tail's credit.
+//
+// A router is handled whole: first its heads ask for VCs, then flits, and with speculation heads too, for the switch.
+// The VC allocation sees output VCs as they were before this cycle's switch allocation, as in every other shape.
+#include "noc/bits.hpp"
+#include "noc/flit_network.hpp"
+#include "noc/flit_network_inline.hpp"
+
+namespace cosim::noc {
+
+namespace {
+
+constexpr std::int64_t kSpeculativeKey = std::int64_t{1} << 62;  // behind every flit that has a VC
+
+}  // namespace
+
+void FlitNetwork::build_allocation(const NetworkSpec& spec) {
+  if (wait_for_tail_) {
+    source_owned_.resize(spec.terminals.size());
+    awaits_tail_.resize(num_routers_);
+  }
+  if (spec.allocation.plain()) return;
+  const auto of_kind = [&](AllocatorKind kind) {
+    const bool ignores = spec.compat_booksim2 && kind == AllocatorKind::islip;
+    return AllocatorSpec{kind, spec.allocation.arbiter, spec.allocation.iterations, ignores};
+  };
+  const std::uint32_t ports = as_u32(spec.ports);
+  allocation_ = std::make_unique<Allocation>(
+      Allocation{Allocator(of_kind(spec.allocation.vc), num_routers_, vcs_per_router_, vcs_per_router_),
+                 Allocator(of_kind(spec.allocation.sw), num_routers_, ports, ports), AllocationRequests(),
+                 std::vector<std::uint8_t>(std::size_t{num_routers_} * ports)});
+}
+
+FlitNetwork::Moves FlitNetwork::allocate(std::uint32_t r, std::uint64_t heads, std::uint64_t flits, std::uint32_t now) {
+  Speculation speculation;
+  if (heads != 0) {
+    const std::uint64_t granted = allocate_heads(r, heads, now, speculation);
+    if (!spec_.allocation.speculative) {
+      if (sa_delay_ == 1) {
+        if (granted != 0) join_sa(r, granted, now + 1);
+      } else {
+        for (std::uint64_t rest = granted; rest != 0; rest &= rest - 1) {
+          wake_at(now + sa_delay_, kJoinSa, (r << 6U) + lowest(rest));
+        }
+      }
+    } else {
+      speculation.granted = granted;
+    }
+  }
+  if ((flits | speculation.heads | speculation.granted) == 0) return {};
+  return allocate_flits(r, flits, now, speculation);
+}
+
+std::int64_t FlitNetwork::age_key(std::uint32_t id) const {
+  return spec_.allocation.age_priority ? packets_[rings_[input(id).front] & kPacketMask].create : 0;
+}
+
+bool FlitNetwork::has_credit(std::uint32_t r, std::uint32_t resource, std::uint32_t now) const {
+  const OutputVc& out = output((r << 6U) + resource);
+  return rings_[credit_slot(out.write, gap(r, out.port))] <= now;
+}
+
+// ------------------------------------------------------------------------------------------------------- VC allocation
+
+// Enters a head's requests for VCs, and with speculation those for the switch; false: every VC it may use is owned.
+bool FlitNetwork::add_head(std::uint32_t id, std::uint32_t now, Speculation& speculation) {
+  const std::uint32_t r = id >> 6U;
+  const std::uint32_t bit = id & 63U;
+  const InputVc& vc = input(id);
+  const Candidate table{vc.vcs, vc.output, 0, 0};
+  const bool function = routing_ != nullptr;
+  const Candidate* candidates = function ? &candidates_[dense(id) * candidate_room_] : &table;
+  const std::uint32_t count = function ? candidate_count_[dense(id)] : 1;
+  // our iSLIP asks for the VCs of the best priority that has any; other allocators, and BookSim2's, see them all
+  const bool best_only = spec_.allocation.vc == AllocatorKind::islip && !spec_.compat_booksim2;
+  std::uint32_t best = ~0U;
+  if (best_only) {
+    for (std::uint32_t i = 0; i < count; ++i) {
+      const bool any = (port(r, candidates[i].port).free_vcs & candidates[i].vc_mask) != 0;
+      if (any && candidates[i].priority < best) best = candidates[i].priority;
+    }
+  }
+  const std::int64_t age = age_key(id);
+  bool asks = false;
+  std::uint64_t outputs = 0;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const Candidate& candidate = candidates[i];
+    if (best_only && candidate.priority != best) continue;
+    bool credit = false;
+    const std::uint32_t free = port(r, candidate.port).free_vcs & candidate.vc_mask;
+    for (std::uint32_t rest = free; rest != 0; rest &= rest - 1) {
+      const std::uint32_t resource = candidate.port * num_vcs_ + lowest(rest);
+      allocation_->requests.add(bit, resource, 0, candidate.priority, age);
+      asks = true;
+      credit = credit || (spec_.allocation.speculative && has_credit(r, resource, now));
+    }
+    if (credit) {
+      outputs |= bit64(candidate.port);
+    } else if (spec_.compat_booksim2) {
+      // BookSim2 marks the whole head as stalled when one element of its route set cannot be asked for
+      speculation.wasted |= bit64(bit);
+    }
+  }
+  if (outputs != 0) {
+    speculation.heads |= bit64(bit);
+    speculation.outputs[bit] = outputs;
+  }
+  return asks;
+}
+
+// Returns the heads that got a VC.
+std::uint64_t FlitNetwork::allocate_heads(std::uint32_t r, std::uint64_t heads, std::uint32_t now,
+                                          Speculation& speculation) {
+  const std::uint32_t base = r << 6U;
+  Allocation& a = *allocation_;
+  a.requests.clear();
+  for (std::uint64_t rest = heads; rest != 0; rest &= rest - 1) {
+    const std::uint32_t id = base + lowest(rest);
+    if (add_head(id, now, speculation)) continue;
+    heads &= ~(rest & (0 - rest));
+    if (routing_ != nullptr && traits_.several) {
+      head_waits(id, now);
+    } else {
+      park(id, now);
+    }
+  }
+  AllocationMatch found;
+  a.vcs.match(r, a.requests, found);
+  for (std::uint64_t rest = found.inputs; rest != 0; rest &= rest - 1) {
+    const std::uint32_t bit = lowest(rest);
+    const std::uint32_t resource = found.output[bit];
+    if (routing_ != nullptr && traits_.several) {
+      take_candidate(base + bit, resource, now);
+      continue;
+    }
+    OutputVc& out = output(base + resource);
+    port(r, out.port).free_vcs &= ~out.bit;
+    out.owner = as_u8(bit);
+    input(base + bit).output_vc = as_u8(resource);
+    order_grant(base + bit);
+  }
+  const std::uint64_t losers = heads & ~found.inputs;
+  if (losers == 0) return found.inputs;
+  if (routing_ == nullptr || !traits_.several) {
+    for (std::uint64_t rest = losers; rest != 0; rest &= rest - 1) ++stalls(charged(base + lowest(rest))).lost_vc;
+  }
+  if (routing_ == nullptr || !traits_.adaptive) {
+    join_va(r, losers, now + 1);
+  } else {
+    for (std::uint64_t rest = losers; rest != 0; rest &= rest - 1) ask_later(base + lowest(rest));
+  }
+  return found.inputs;
+}
+
+// --------------------------------------------------------------------------------------------------- switch allocation
+
+// Of the VCs of an input that ask for one output, one is put forward: by key, then round robin.
+void FlitNetwork::put_forward(std::uint32_t r, std::uint32_t bit, std::uint32_t out, bool speculative) {
+  Allocation& a = *allocation_;
+  const std::uint32_t in = port_of_[bit];
+  const std::uint32_t vc = vc_of_[bit];
+  const std::int64_t key = age_key((r << 6U) + bit) + (speculative ? kSpeculativeKey : 0);
+  if (a.requests.asks(in, out)) {
+    const std::int64_t other_key = a.requests.input_key(in, out);
+    const std::uint32_t other = a.requests.label(in, out);
+    const std::uint32_t next = a.next_vc[std::size_t{r} * as_u32(spec_.ports) + in];
+    const auto behind = [&](std::uint32_t v) { return v >= next ? v - next : v + num_vcs_ - next; };
+    if (key > other_key || (key == other_key && behind(vc) >= behind(other))) return;
+  }
+  a.requests.add(in, out, as_u8(vc), key, key);
+}
+
+FlitNetwork::Moves FlitNetwork::allocate_flits(std::uint32_t r, std::uint64_t flits, std::uint32_t now,
+                                               const Speculation& speculation) {
+  const std::uint32_t base = r << 6U;
+  Allocation& a = *allocation_;
+  a.requests.clear();
+  for (std::uint64_t rest = flits; rest != 0; rest &= rest - 1) {
+    const std::uint32_t bit = lowest(rest);
+    const InputVc& vc = input(base + bit);
+    if (!has_credit(r, vc.output_vc, now)) {
+      block(base + bit, now);
+      flits &= ~bit64(bit);
+      continue;
+    }
+    put_forward(r, bit, vc.output, false);
+  }
+  for (std::uint64_t rest = speculation.heads; rest != 0; rest &= rest - 1) {
+    const std::uint32_t bit = lowest(rest);
+    for (std::uint64_t outs = speculation.outputs[bit]; outs != 0; outs &= outs - 1) {
+      put_forward(r, bit, lowest(outs), true);
+    }
+  }
+  AllocationMatch found;
+  a.ports.match(r, a.requests, found);
+  Moves moves;
+  for (std::uint64_t rest = found.inputs; rest != 0; rest &= rest - 1) {
+    const std::uint32_t in = lowest(rest);
+    const std::uint32_t out = found.output[in];
+    const std::uint32_t vc = a.requests.label(in, out);
+    const std::uint32_t bit = in * num_vcs_ + vc;
+    const bool head = (flits >> bit & 1U) == 0;
+    if (head && (speculation.wasted >> bit & 1U) != 0) continue;
+    a.next_vc[std::size_t{r} * as_u32(spec_.ports) + in] = as_u8(vc + 1 == num_vcs_ ? 0 : vc + 1);
+    if (head) {
+      const InputVc& won = input(base + bit);
+      if ((speculation.granted >> bit & 1U) == 0 || won.output != out || !has_credit(r, won.output_vc, now)) continue;
+    }
+    moves.winners |= bit64(bit);
+  }
+  moves.again = flits & ~moves.winners;
+  for (std::uint64_t rest = moves.again; rest != 0; rest &= rest - 1) {
+    ++output(base + input(base + lowest(rest)).output_vc).lost_switch;
+  }
+  for (std::uint64_t rest = speculation.granted & ~moves.winners; rest != 0; rest &= rest - 1) {
+    const std::uint32_t id = base + lowest(rest);
+    const std::uint32_t out = base + input(id).output_vc;
+    if (has_credit(r, out & 63U, now)) {
+      ++output(out).lost_switch;
+    } else {
+      ++stalls(out).no_credit;
+    }
+    if (sa_delay_ == 1) {
+      moves.again |= rest & (0 - rest);
+    } else {
+      wake_at(now + sa_delay_, kJoinSa, id);
+    }
+  }
+  return moves;
+}
+
+// --------------------------------------------------------------------------------------------- waiting for tail
+// credits
+
+// The tail of input VC `id` has won the switch towards output VC `out` of its router and is sent at `sent`; its slot is
+// free upstream at `freed`. Output VCs are released when the tail's credit is there: this one later, the one upstream
+// at `freed`.
+void FlitNetwork::release_later(std::uint32_t id, std::uint32_t out, std::uint32_t sent, std::uint32_t freed) {
+  const std::uint32_t r = id >> 6U;
+  const std::uint32_t bit = id & 63U;
+  awaits_tail_[r] |= bit64(out);
+  if (port(r, port_of_[out]).terminal != kNoLink) wake_at(sent + ejection_reuse_, kRelease, (r << 6U) + out);
+  if (freed == kNeverFree) return;
+  const Port& in = port(r, port_of_[bit]);
+  if (in.source != 0) {
+    wake_at(freed, kReleaseSource, id);
+  } else {
+    wake_at(freed, kRelease, in.up + vc_of_[bit]);
+  }
+}
+
+// Heads may ask for the VC in this very cycle.
+void FlitNetwork::release(std::uint32_t id, std::uint32_t now) {
+  const std::uint32_t r = id >> 6U;
+  const std::uint32_t p = port_of_[id & 63U];
+  awaits_tail_[r] &= ~bit64(id & 63U);
+  port(r, p).free_vcs |= 1U << vc_of_[id & 63U];
+  if ((router(r).parked & port(r, p).to) != 0) unpark(r, p, now - 1);
+}
+
+void FlitNetwork::release_source(std::uint32_t id) {
+  const std::uint32_t terminal = port(id >> 6U, port_of_[id & 63U]).up;
+  source_owned_[terminal] &= ~(1U << vc_of_[id & 63U]);
+  activate(terminal);
+}
+
+bool FlitNetwork::waits_for_tail_credit(std::uint32_t out) const {
+  return wait_for_tail_ && (awaits_tail_[out >> 6U] >> (out & 63U) & 1U) != 0;
+}
+
+}  // namespace cosim::noc
