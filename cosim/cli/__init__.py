@@ -35,6 +35,7 @@ _COMMANDS = {
     "compare": "Compare two results.",
     "report": "Write the HTML report of a result.",
     "diagnose": "Say from a trace whether replicas would help a system.",
+    "train": "Train the slow controller of HCRMap.",
     "place": "Compute placements of experts, and write them for serving engines.",
     "claims": "List, check and import claims.",
     "noc": "Run, sweep and check networks by themselves.",

@@ -150,7 +150,12 @@ def _scope(value: Any) -> Any:
 
 
 class WorkloadSpec(Spec):
-    """Which tokens make a batch, on which model, and how much of a layer is simulated."""
+    """Which tokens make a batch, on which model, and how much of a layer is simulated.
+
+    ``residency``: whose experts the tiers hold. ``layer_window``: those of the layers that run, which have the tiers to
+    themselves. ``layer_share``: those too, in their share of every tier, running over all MoE layers. ``model``: those
+    of every MoE layer.
+    """
 
     model: Annotated[ModelSpec, Reference()]
     mode: Literal["decode", "prefill", "random", "sequential"]
@@ -159,6 +164,7 @@ class WorkloadSpec(Spec):
     chunk_tokens: Positive | None = None
     layers: Indices
     scope: Annotated[Literal["routed", "moe"], BeforeValidator(_scope)]
+    residency: Literal["layer_window", "layer_share", "model"] = "layer_window"
 
     def problems(self) -> Iterator[Problem]:
         if self.chunk_tokens is not None and self.mode != "prefill":

@@ -229,3 +229,9 @@ class Policy:
     def assign(self, groups: npt.NDArray[np.void], directory: Directory, pressure: Pressure) -> npt.NDArray[np.int32]:
         """The fast loop: one directory row per group, int32, shape (groups,); a replica of the group's own expert."""
         raise NotImplementedError
+
+    def map_tokens(
+        self, groups: npt.NDArray[np.void], directory: Directory, pressure: Pressure
+    ) -> npt.NDArray[np.int32]:
+        """As :meth:`assign`, but nothing is learnt from it: for :attr:`WindowState.what_if`."""
+        return self.assign(groups, directory, pressure)

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from pydantic import Field
 
 from cosim.config.errors import ConfigErrors
+from cosim.config.spec import Items
 from cosim.policy.assignment import nearest
 from cosim.policy.base import ActionKind, Policy, Pressure, Profile, ResidencyAction, WindowState
 from cosim.policy.directory import Directory, PlacedReplica, Placement
@@ -101,7 +102,7 @@ class Moentwine(Policy):
         replica_budget: Annotated[float, Field(ge=1, le=64, allow_inf_nan=False)] = 1.3
         max_replicas: Annotated[int, Field(ge=1)] = 4
         trigger: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 1.1
-        block: tuple[Annotated[int, Field(ge=1)], Annotated[int, Field(ge=1)]] = (2, 2)
+        block: Annotated[Items[Annotated[int, Field(ge=1)]], Field(min_length=2, max_length=2)] = (2, 2)
         window_batches: Annotated[int, Field(ge=0)] = 1
 
     params: Params
@@ -118,13 +119,13 @@ class Moentwine(Policy):
         self._experts = model.experts
         places = system.package_places
         width, height = (max(place[axis] for place in places) + 1 for axis in (0, 1))
+        columns, rows = self.params.block
         try:
-            er_mapping((width, height), self.params.block)
+            er_mapping((width, height), (columns, rows))
         except ValueError as problem:
             raise ConfigErrors.single(
                 f"a block that tiles the package of {width} × {height}", str(problem), path="policies.moentwine.block"
             ) from None
-        columns, rows = self.params.block
         self._domain = {c: places[c][1] // rows * width + places[c][0] // columns for c in self._chiplets}
         homes = list(expert_parallel(system, model).replicas)
         room = Room(system, model, [home for home in homes if home.layer in set(profile.running)])

@@ -23,6 +23,7 @@ class Room:
         self._size = model.expert_bytes
         self._held: dict[int, int] = {}
         self._free = {(tier.name, memory): tier.capacity_bytes for tier in system.tiers for memory in tier.endpoints}
+        self._capacity = dict(self._free)
         self._tiers = [tier.name for tier in sorted(system.tiers, key=lambda tier: (tier.rank, tier.name))]
         for replica in placed:
             self.take(replica)
@@ -40,6 +41,10 @@ class Room:
     def fits(self, tier: str, memory: int) -> bool:
         """Whether one more expert fits."""
         return self._free[tier, memory] >= self._size
+
+    def free_share(self, tier: str, memory: int) -> float:
+        """What is left of a memory's tier, as a share of it."""
+        return self._free[tier, memory] / self._capacity[tier, memory]
 
     def replica(
         self, layer: int, expert: int, chiplet: int, tiers: Iterable[str] | None = None

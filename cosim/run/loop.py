@@ -23,6 +23,7 @@ from cosim.policy.base import (
 )
 from cosim.policy.directory import Directory
 from cosim.policy.residency import Residency
+from cosim.run.counterfactual import Counterfactual, WhatIf
 from cosim.run.energy import energy_joules
 from cosim.run.machine import COMPUTE, DECISION, FETCH, REVOKE, Machine, single_task
 from cosim.run.pressure import PressureMeter
@@ -144,6 +145,7 @@ class RunLoop:
         self.kinds: dict[int, str] = {}  # engine task → class its bytes count for
         self.next_prefetch = 0
         self.meter = PressureMeter(self.machine)
+        self._counterfactual: Counterfactual | None = None
 
     # -- the loop
 
@@ -425,12 +427,25 @@ class RunLoop:
             self.meter.read(self.residency),
             tuple(self.outcomes),
             self.residency.migrating,
+            self._what_if((window + 1) * self.window_batches - 1) if self.policy.needs_what_if else None,
         )
         self.outcomes.clear()
         self.meter.close_window()
         wishes = self.replay.window(window) if self.replay is not None else tuple(self.policy.on_window(state))
         taken = self._migrate(wishes, self.machine.now_fs + (0 if self.replay is not None else self._cost("on_window")))
         self.record.add_window(window, taken)
+
+    def _what_if(self, batch: int) -> WhatIf | None:
+        """Times of a batch's layers under layouts of one's choice; none in a replay, which asks no policy."""
+        if self.replay is not None:
+            return None
+        if self._counterfactual is None:
+            self._counterfactual = Counterfactual(self.machine.system, self.inputs.rates, self.policy)
+        rows = self.inputs.batches[batch]
+        homes = token_homes(len(rows), self.machine.compute_endpoints)
+        size = self.inputs.model.activation_bytes
+        layers = [token_groups(self.inputs.ids[rows, layer], homes, layer, size) for layer in self.inputs.layers]
+        return self._counterfactual.what_if(layers, self.residency.directory())
 
     def _migrate(self, wishes: Sequence[ResidencyAction], effective: int) -> list[ResidencyAction]:
         """Starts what is legal of the wishes; returns that."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -11,6 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from cosim.config.errors import ConfigErrors
+from cosim.config.units import BYTES, format_quantity
 from cosim.policy.base import Profile
 from cosim.run.memory_channel import MemoryChannel
 from cosim.system import LoadedExperiment, System
@@ -53,10 +56,20 @@ class Setup:
         """The experiment."""
         return self.loaded.spec
 
-    @property
+    @cached_property
     def system(self) -> System:
-        """The system."""
-        return self.loaded.system
+        """The system; with ``residency: layer_share`` the running layers' share of every tier."""
+        system = self.loaded.system
+        if self.spec.workload.residency != "layer_share":
+            return system
+        share = Fraction(len(self.spec.workload.layers.indices(self.model.moe_layers)), self.model.moe_layers)
+        tiers = tuple(replace(tier, capacity_bytes=int(tier.capacity_bytes * share)) for tier in system.tiers)
+        return replace(system, tiers=tiers)
+
+    @property
+    def held_layers(self) -> Sequence[int]:
+        """MoE layers whose experts the tiers hold."""
+        return range(self.model.moe_layers) if self.spec.workload.residency == "model" else self.layers
 
     @property
     def model(self) -> ModelSpec:
@@ -204,6 +217,31 @@ class Setup:
 
     def check(self) -> None:
         """Reads the trace and makes every seed's batches, so that a wrong input is found before anything runs."""
+        self._check_capacity()
         for seed in self.spec.seeds:
             self.batches(seed)
         _ = self.profile, self.rates
+
+    def _check_capacity(self) -> None:
+        """One copy of every expert that is held must fit the tier of homes.
+
+        Raises:
+            ConfigErrors: with both figures, and the reading that holds less.
+        """
+        home, layers = self.system.home_tier, len(self.held_layers)
+        needed = layers * self.model.experts * self.rates.expert_bytes
+        if needed <= home.total_bytes:
+            return
+        held = {
+            "model": "write residency: layer_window, or layer_share, to hold the layers that run",
+            "layer_share": "write residency: layer_window to give the layers that run the whole tiers",
+            "layer_window": "run fewer layers",
+        }[self.spec.workload.residency]
+        raise ConfigErrors.single(
+            f"one copy of {layers} layers of {self.model.experts} experts of "
+            f"{format_quantity(self.rates.expert_bytes, BYTES)}, {format_quantity(needed, BYTES)} together, in tier "
+            f"{home.name}",
+            f"{format_quantity(home.total_bytes, BYTES)} on its {len(home.endpoints)} endpoints",
+            path="workload.residency",
+            suggestion=held,
+        )

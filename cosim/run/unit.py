@@ -61,12 +61,12 @@ def unit_loop(
         expert_bytes=rates.expert_bytes,
         alignment_bytes=setup.region_alignment_bytes,
         burst_bytes=setup.burst_bytes,
-        layers=layers,
+        layers=setup.held_layers,
         max_replicas=policy.max_replicas,
         shared_bytes=rates.shared_bytes,
         min_residency_windows=policy.min_residency_windows,
         updates_per_window=policy.updates_per_window,
-        budget_bytes=int(policy.replica_budget * len(layers) * setup.model.experts * rates.expert_bytes),
+        budget_bytes=int(policy.replica_budget * len(setup.held_layers) * setup.model.experts * rates.expert_bytes),
     )
     return RunLoop(
         build_machine(setup.system, key.rung, journal=journal),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -10,11 +11,10 @@ import numpy.typing as npt
 from pydantic import Field
 
 from cosim.config.presets import checkpoint
-from cosim.config.spec import Spec
+from cosim.config.spec import Items, Spec
 from cosim.policy.assignment import homes, nearest
 from cosim.policy.base import Policy, Pressure, Profile, ResidencyAction, WindowState
 from cosim.policy.directory import Directory, PlacedReplica, Placement
-from cosim.policy.fixed_replica import spread_copies
 from cosim.policy.hcrmap.controllers import Controller, GreedyController, QController, RuleController
 from cosim.policy.hcrmap.demand import DemandTracker
 from cosim.policy.hcrmap.edits import FEATURES, Edit, EditLimits, PlaceWeights, legal_edits
@@ -80,10 +80,10 @@ class HCRMap(Policy):
         controller: Literal["rules", "greedy", "dqn"] = "rules"
         checkpoint: str = "hcrmap-dqn"
         start: Literal["profile", "homes"] = "profile"
-        signals: tuple[Literal["link", "bank", "load", "migration"], ...] = ("link", "bank", "load", "migration")
+        signals: Items[Literal["link", "bank", "load", "migration"]] = ("link", "bank", "load", "migration")
         fast_map: Literal["pressure", "nearest", "first"] = "pressure"
         block_groups: Annotated[int, Field(ge=0)] = 1
-        near_tiers: tuple[str, ...] | None = None
+        near_tiers: Items[str] | None = None
         alpha: Share = 0.8
         window_batches: Annotated[int, Field(ge=1)] = 1
         min_residency_windows: Annotated[int, Field(ge=0)] = 2
@@ -160,32 +160,69 @@ class HCRMap(Policy):
         placed: Sequence[PlacedReplica],
         tiers: Sequence[str],
     ) -> list[PlacedReplica]:
-        """Copies of the profile's hottest experts, as many as the budget holds: the hottest nearest to compute.
+        """Copies of the profile's hottest experts, as many as the budget holds: what the slow loop would settle at.
 
-        The first copy of an expert stands at its home's chiplet, so that it replaces the streaming; further ones where
-        the least load is.
+        One after the other goes to the expert with the most demand per replica, over all layers, in the nearest tier
+        with room, at the place that Eq. 36 prefers. Its queue is the work that the profile gives a chiplet in that
+        layer, tokens split evenly over replicas; its bank pressure the layer's experts in a memory, over its rate.
         """
+        chiplets, weights = self._substrate.chiplets, self._place_weights
+        hops = {(a, b): self._substrate.hops(a, b) for a in chiplets for b in chiplets}
+        span = max(hops.values()) or 1
+        mean = {c: sum(hops[source, c] for source in chiplets) / len(chiplets) / span for c in chiplets}
         running = set(self._layers)
         room = Room(system, model, [one for one in placed if one.layer in running])
-        at = {(one.layer, one.expert): one.chiplet for one in placed if one.layer in running}
-        wanted: list[tuple[float, int, int, int]] = []
-        budget = int((self.params.replica_budget - 1) * model.experts)
-        for layer in self._layers:
-            demand = profile.counts[layer]
-            first = np.argsort(-demand, kind="stable")[:budget].tolist()
-            wanted += [(-float(demand[e]), layer, e, at[layer, e]) for e in first if demand[e] > 0]
-            mean = float(demand.sum()) / len(self._substrate.chiplets)
-            here = {e: at[layer, e] for e in range(model.experts)}
-            for expert, chiplet in spread_copies(
-                demand, here, self._substrate.chiplets, budget, self.params.max_replicas - 1
-            ):
-                if float(demand[expert]) > mean:  # more than a chiplet's share of the work
-                    wanted.append((-float(demand[expert]) / 2, layer, expert, chiplet))
+        held: dict[tuple[int, int], list[int]] = {}
+        load = {layer: dict.fromkeys(chiplets, 0.0) for layer in self._layers}
+        rate = self._substrate.memory_Bps
+        busy = {layer: dict.fromkeys((m for t in system.tiers for m in t.endpoints), 0.0) for layer in self._layers}
+        for one in placed:
+            if one.layer in running:
+                held[one.layer, one.expert] = [one.chiplet]
+                load[one.layer][one.chiplet] += float(profile.counts[one.layer, one.expert])
+                busy[one.layer][one.memory] += 1 / rate[one.memory]
+        heap = [(-float(profile.counts[layer, expert]), layer, expert) for layer, expert in held]
+        heapq.heapify(heap)
+        budget = int((self.params.replica_budget - 1) * model.experts * len(self._layers))
         copies: list[PlacedReplica] = []
-        for _, layer, expert, chiplet in sorted(wanted)[: budget * len(self._layers)]:
-            copy = room.replica(layer, expert, chiplet, tiers)
-            if copy is not None:
-                copies.append(copy)
+        while heap and len(copies) < budget:
+            demand, layer, expert = heapq.heappop(heap)
+            places, work, banks = held[layer, expert], load[layer], busy[layer]
+            if demand == 0 or len(places) >= min(self.params.max_replicas, len(chiplets)):
+                continue
+            peak, fullest = max(work.values()), max(banks.values())
+            made = None
+            for tier in tiers:
+                costs = [
+                    (
+                        weights.distance * (mean[c] + self._substrate.hops(m, c) / span)
+                        + weights.queue * work[c] / peak
+                        + weights.bank * banks[m] / fullest
+                        + weights.scarcity * (1 - room.free_share(tier, m))
+                        - weights.diversity * min(hops[place, c] for place in places) / span,
+                        c,
+                        m,
+                    )
+                    for c in chiplets
+                    if c not in places
+                    for m in system.tier(tier).serving(c)
+                    if room.fits(tier, m)
+                ]
+                if costs:
+                    _, chiplet, memory = min(costs)
+                    made = PlacedReplica(layer, expert, chiplet, memory, tier)
+                    room.take(made)
+                    banks[memory] += 1 / rate[memory]
+                    break
+            if made is None:
+                continue
+            total = float(profile.counts[layer, expert])
+            for place in places:
+                work[place] -= total / len(places) - total / (len(places) + 1)
+            places.append(made.chiplet)
+            work[made.chiplet] += total / len(places)
+            copies.append(made)
+            heapq.heappush(heap, (-total / len(places), layer, expert))
         return copies
 
     # -- the loops
