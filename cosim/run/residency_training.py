@@ -1,4 +1,4 @@
-"""Trains HCRMap's slow controller: a masked Double DQN on counterfactual rewards, at link and rate (HCRMap, 6.3 and 6.4).
+"""Trains HCRMap's slow controller: a masked Double DQN on counterfactual rewards, at link and rate (HCRMap, 6.4).
 
 A window is a batch of tokens of the profile part, drawn at random, on some of the layers. It runs under the present
 layout (Eq. 31); the chosen edit is applied and its layer runs again on the same groups (Eq. 32); the reward is the
@@ -68,7 +68,7 @@ class TrainingOptions:
 
 @dataclass
 class Training:
-    """What came out: the network, and per window its reward, the batch's seconds, and the loss of the step behind it."""
+    """What came out: the network, and per window its reward, the batch's seconds and the loss of its step."""
 
     network: QNetwork
     rewards: list[float] = field(default_factory=list)
