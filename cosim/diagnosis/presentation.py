@@ -189,7 +189,8 @@ def _heat(found: Diagnosis) -> ReportFigure:
 
 def diagnosis_page(found: Diagnosis, name: str, facts: dict[str, str]) -> str:
     """A self-contained page, read like a report."""
-    answers, bounds, links, pairs, layers, lasting = diagnosis_tables(found)
+    _, bounds, links, pairs, layers, lasting = diagnosis_tables(found)
+    prose = tuple((f"{question} {answer.capitalize()}.", because) for question, answer, because in found.answers())
     return render(
         PageInfo(
             "cosim diagnose",
@@ -200,7 +201,7 @@ def diagnosis_page(found: Diagnosis, name: str, facts: dict[str, str]) -> str:
             ("diagnosis.json", "every figure, unrounded"),
         ),
         [
-            PageSection("answers", "Answers", tables=(answers,)),
+            PageSection("answers", "Answers", paragraphs=prose),
             PageSection("bounds", "What binds", tables=(bounds,)),
             PageSection("traffic", "Traffic before and after", (_heat(found),), (links, pairs)),
             PageSection("imbalance", "Imbalance against sampling", tables=(layers,)),

@@ -32,12 +32,13 @@ class PageInfo:
 
 @dataclass(frozen=True)
 class PageSection:
-    """A heading with figures and tables under it."""
+    """A heading with named paragraphs, figures and tables under it."""
 
     name: str
     heading: str
     figures: tuple[ReportFigure, ...] = ()
     tables: tuple[TextTable, ...] = ()
+    paragraphs: tuple[tuple[str, str], ...] = ()
 
 
 def render(info: PageInfo, sections: Sequence[PageSection]) -> str:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import multiprocessing
-import signal
-import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Any
 
 from cosim.config.loader import parse_yaml
 from cosim.report.contents import RUNG_ORDER
+from cosim.run.pool import pooled
 from cosim.run.recording import DecisionRecord
 from cosim.run.setup import Setup
 from cosim.run.store import UnitStore
@@ -142,44 +138,14 @@ class Campaign:
 
                 yield number, _run(part.setup, part.store, key, record, inner)
             return
-        context = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(
-            min(self.jobs, len(todo)),
-            mp_context=context,
-            initializer=_start_worker,
-            initargs=([(part.resolved, part.store) for part in self.parts],),
-        ) as pool:
-            with _interrupts_ignored():  # workers are born here, and only the parent answers Ctrl-C
-                waiting: set[Future[tuple[int, UnitResult]]] = {pool.submit(_work, *item) for item in todo}
-            try:
-                while waiting:
-                    finished, waiting = wait(waiting, return_when=FIRST_COMPLETED)
-                    for future in finished:
-                        yield future.result()
-            except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
-                for process in multiprocessing.active_children():
-                    process.terminate()
-                raise
-
-
-@contextlib.contextmanager
-def _interrupts_ignored() -> Iterator[None]:
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
+        parts = [(part.resolved, part.store) for part in self.parts]
+        yield from pooled(_work, todo, self.jobs, _start_worker, (parts,))
 
 
 _worker: dict[str, Any] = {}
 
 
 def _start_worker(parts: Sequence[tuple[str, UnitStore]]) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends its workers
     _worker["parts"] = parts
     _worker["setups"] = {}
 

@@ -1,0 +1,1 @@
+"""One experiment over a grid of its keys, in processes or on a cluster."""
