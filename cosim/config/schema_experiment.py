@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from fractions import Fraction
 from pathlib import PurePath
 from typing import Annotated, Any, Literal
 
@@ -22,6 +23,7 @@ __all__ = [
     "RUNGS",
     "AnalyticSpec",
     "ExperimentSpec",
+    "FullModelSpec",
     "LimitsSpec",
     "PartSpec",
     "PointSpec",
@@ -143,10 +145,23 @@ class TraceSpec(Spec):
                 )
 
 
-def _scope(value: Any) -> Any:
-    if value == "model":
-        raise refuse("one of routed, moe", "'model'", "attention, dense layers and output head are not simulated yet")
-    return value
+class FullModelSpec(Spec):
+    """What scope ``model`` needs beyond the model: how attention is fed, and how close to the roofline its work comes.
+
+    Attributes:
+        context_tokens: tokens whose keys and values a token attends to.
+        sequence_tokens: tokens of a batch that share one context: 1 in decode, those of a prompt in prefill.
+        efficiency: share of a chiplet's rate that attention, dense layers and output head reach.
+    """
+
+    context_tokens: Positive
+    sequence_tokens: Positive = 1
+    efficiency: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
+
+    @property
+    def exact_efficiency(self) -> Fraction:
+        """The decimal text of ``efficiency`` taken exactly."""
+        return Fraction(repr(self.efficiency))
 
 
 class WorkloadSpec(Spec):
@@ -163,10 +178,12 @@ class WorkloadSpec(Spec):
     batches: Positive
     chunk_tokens: Positive | None = None
     layers: Indices
-    scope: Annotated[Literal["routed", "moe"], BeforeValidator(_scope)]
+    scope: Literal["routed", "moe", "model"]
+    full_model: FullModelSpec | None = None
     residency: Literal["layer_window", "layer_share", "model"] = "layer_window"
 
     def problems(self) -> Iterator[Problem]:
+        yield from _scope_problems(self.scope, self.full_model, self.model)
         if self.chunk_tokens is not None and self.mode != "prefill":
             yield Problem(("chunk_tokens",), f"none with mode {self.mode!r}: only prefill cuts prompts", "it")
         if self.layers.last is not None and self.layers.last >= self.model.moe_layers:
@@ -175,6 +192,26 @@ class WorkloadSpec(Spec):
                 f"MoE layers of the model, which has 0 to {self.model.moe_layers - 1}",
                 f"layer {self.layers.last}",
             )
+
+
+def _scope_problems(scope: str, full: FullModelSpec | None, model: ModelSpec) -> Iterator[Problem]:
+    if scope != "model":
+        if full is not None:
+            yield Problem(("full_model",), f"none with scope {scope!r}: only scope model reads it", "it")
+        return
+    if full is None:
+        yield Problem((), "the key 'full_model' beside scope 'model'", "no such key")
+    attention = model.attention
+    missing = [] if model.vocab is not None else ["vocab"]
+    if attention is None:
+        missing.append("attention")
+    elif attention.kind == "mla":
+        names = ("head_dim", "kv_lora_rank", "rope_head_dim")
+        missing += [f"attention.{name}" for name in names if getattr(attention, name) is None]
+    if model.first_moe_layer + model.moe_layer_step > 1 and not model.dense_intermediate:
+        missing.append("dense_intermediate")
+    for key in missing:
+        yield Problem(("model",), f"a model with the key {key!r}, which scope model reads", "no such key")
 
 
 class PolicySpec(ShortSpec):

@@ -27,11 +27,25 @@ class GroupLimitSpec(Spec):
 
 
 class AttentionSpec(Spec):
-    """Attention heads: of the query, and of keys and values (one latent for ``mla``)."""
+    """Attention heads: of the query, and of keys and values (one latent for ``mla``).
+
+    ``head_dim``: of a head, hidden / heads where not given; of ``mla`` the part without positions, which values have
+    too. ``kv_lora_rank``, ``q_lora_rank`` (none: a full query projection) and ``rope_head_dim`` are those of ``mla``.
+    """
 
     kind: Literal["gqa", "mla"]
     heads: Positive
     kv_heads: Positive
+    head_dim: Positive | None = None
+    kv_lora_rank: Positive | None = None
+    q_lora_rank: Positive | None = None
+    rope_head_dim: Positive | None = None
+
+    def problems(self) -> Iterator[Problem]:
+        latent = ("kv_lora_rank", "q_lora_rank", "rope_head_dim")
+        for key in latent if self.kind == "gqa" else ():
+            if getattr(self, key) is not None:
+                yield Problem((key,), "none with kind 'gqa': only mla has latents", "one")
 
 
 class ModelSpec(Spec):
@@ -54,6 +68,7 @@ class ModelSpec(Spec):
     shared_experts: Count = 0
     shared_intermediate: Count = 0
     dense_intermediate: Count = 0
+    vocab: Positive | None = None
     attention: AttentionSpec | None = None
     gating: str
     norm_topk_prob: bool
@@ -130,6 +145,10 @@ class ModelSpec(Spec):
     def gate_macs_per_token(self) -> int:
         """Multiply-accumulates of one token in the gate: hidden × experts."""
         return self.hidden * self.experts
+
+    def dense_layers_before(self, moe_layer: int) -> int:
+        """Layers without experts between an MoE layer, counted from 0, and the MoE layer before it or the start."""
+        return self.first_moe_layer if moe_layer == 0 else self.moe_layer_step - 1
 
     @property
     def activation_bytes(self) -> int:

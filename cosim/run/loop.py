@@ -23,17 +23,20 @@ from cosim.policy.base import (
 )
 from cosim.policy.directory import Directory
 from cosim.policy.residency import Residency
+from cosim.run.backbone import backbone_tasks
 from cosim.run.counterfactual import Counterfactual, WhatIf
 from cosim.run.energy import energy_joules
 from cosim.run.machine import COMPUTE, DECISION, FETCH, REVOKE, Machine, single_task
 from cosim.run.pressure import PressureMeter
 from cosim.run.recording import DecisionRecord, LayerDecision
+from cosim.workload.backbone import backbone_work
 from cosim.workload.groups import first_tokens, shared_groups, token_groups, token_homes
 from cosim.workload.legs import legs_of, returned_bytes
 from cosim.workload.lowering import LayerTasks, WorkRates, lower_layer
 from cosim.workload.stages import STAGES, group_stages
 
 if TYPE_CHECKING:
+    from cosim.config.schema_experiment import FullModelSpec
     from cosim.config.schema_model import ModelSpec
 
 __all__ = ["LayerResult", "LoopInputs", "PolicyError", "RunLoop"]
@@ -60,6 +63,7 @@ class LoopInputs:
     ids: expert ids, shape (tokens, MoE layers, slots), of the whole trace.
     batches: token rows of each batch.
     layers: MoE layers that run, ascending.
+    full_model: of scope ``model``. burst_bytes: what it reads are whole bursts.
     """
 
     ids: npt.NDArray[np.integer]
@@ -68,6 +72,8 @@ class LoopInputs:
     model: ModelSpec
     rates: WorkRates
     scope: str
+    full_model: FullModelSpec | None = None
+    burst_bytes: int = 1
 
 
 @dataclass(frozen=True)
@@ -198,8 +204,10 @@ class RunLoop:
         start_fs = machine.now_fs
         rows = self.inputs.batches[batch]
         homes = token_homes(len(rows), machine.compute_endpoints)
-        if self.inputs.scope == "moe":
-            self._gate(homes, start_fs)
+        if self.inputs.full_model is not None:
+            self._backbone(homes, layer, start_fs)
+        if self.inputs.scope != "routed":
+            self._gate(homes, machine.now_fs)
         routed_fs = machine.now_fs
         groups = token_groups(self.inputs.ids[rows, layer], homes, layer, model.activation_bytes)
         decided = self.replay.layer(batch, layer) if self.replay is not None else None
@@ -247,7 +255,7 @@ class RunLoop:
             machine.nodes,
             machine.classes,
             decision_key=LAYER_DONE,
-            combine=self.inputs.scope == "moe",
+            combine=self.inputs.scope != "routed",
             gather_bytes=returned_bytes(groups, replicas, model, self.policy.partial_sum_bytes),
             waits=waits,
         )
@@ -294,6 +302,17 @@ class RunLoop:
             return None
         spent, self.energy_J = total - self.energy_J, total
         return spent
+
+    def _backbone(self, homes: npt.NDArray[np.int32], layer: int, start_fs: int) -> None:
+        """What precedes a layer's gate outside the experts; returns when the last chiplet is done."""
+        full = self.inputs.full_model
+        assert full is not None
+        work = backbone_work(self.inputs.model, full, layer)
+        tasks = backbone_tasks(self.machine, work, full, homes, self.inputs.burst_bytes, LAYER_ROUTED)
+        base = self.machine.engine.submit(tasks.columns, tasks.before, tasks.after, start_fs)
+        self.kinds.update(dict.fromkeys(range(base, base + tasks.fetches), "weight"))
+        self.macs += work.macs * len(homes)
+        self._run_to(LAYER_ROUTED, -1, -1)
 
     def _gate(self, homes: npt.NDArray[np.int32], start_fs: int) -> None:
         """The gate at every chiplet with tokens; returns when the last is done."""

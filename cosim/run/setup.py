@@ -183,7 +183,7 @@ class Setup:
             experts=model.experts,
             neurons=model.moe_intermediate,
             expert_bytes=-(-model.expert_bytes // burst) * burst,
-            shared_bytes=-(-model.shared_bytes // burst) * burst if self.spec.workload.scope == "moe" else 0,
+            shared_bytes=-(-model.shared_bytes // burst) * burst if self.spec.workload.scope != "routed" else 0,
             expert_macs=model.expert_macs_per_token,
             shared_macs=model.shared_macs_per_token,
             gate_macs=model.gate_macs_per_token,

@@ -2,8 +2,8 @@
 
 Per group, in femtoseconds, adding up to its end minus the layer's start:
 
-- ``gate``: from the layer's start to the instant at which the policy's decision takes effect: the gate's work in scope
-  ``moe``, and the declared cost of the decision.
+- ``gate``: from the layer's start to the instant at which the policy's decision takes effect: the gate's work in scopes
+  ``moe`` and ``model``, in the latter also what precedes it outside the experts, and the declared cost of the decision.
 - ``publish_wait``: waiting for a replica that is not published yet (only when recorded decisions are replayed).
 - ``dispatch``: its activations on their way to the replica's chiplet.
 - ``queue``: waiting there for the other groups of the same replica, and while the chiplet worked on other replicas.

@@ -273,7 +273,7 @@ def test_experiment_resolves_and_loads_again(experiment: dict[str, Any], tmp_pat
 @pytest.mark.parametrize(
     ("option", "message"),
     [
-        ("workload.scope=model", "workload.scope: expected one of routed, moe, got 'model'; attention, dense layers and output head are not simulated yet"),
+        ("workload.scope=model", "workload: expected the key 'full_model' beside scope 'model', got no such key"),
         ("workload.mode=decod", "workload.mode: expected one of decode, prefill, random, sequential, got 'decod'; did you mean 'decode'?"),
         ("workload.chunk_tokens=8", "workload.chunk_tokens: expected none with mode 'decode': only prefill cuts prompts, got it"),
         ("workload.layers=0-8", "workload.layers: expected MoE layers of the model, which has 0 to 7, got layer 8"),
