@@ -18,7 +18,7 @@ const ChannelConfig& checked(const ChannelConfig& config) {
 }  // namespace
 
 Controller::Controller(const ChannelConfig& config)
-    : config_(checked(config)), fault_(sim::fault_from_environment()), rules_(config) {
+    : config_(checked(config)), fault_(sim::fault_from_environment()), rules_(config), kernels_(&bank_kernels()) {
   banks_ = config.banks();
   all_banks_ = banks_ == kMaxBanks ? ~Mask{0} : bit(banks_) - 1;
   for (std::size_t c = 0; c < edge_.size(); ++c) edge_[c] = config.rising_edge_only[c] != 0 ? 1 : 0;
@@ -29,7 +29,6 @@ Controller::Controller(const ChannelConfig& config)
     for (PerBank<std::int32_t>& e : p.e.banks) e.fill(kLongAgo);
     p.e.own.fill(kLongAgo);
     p.e.act_ring.fill(kLongAgo);
-    p.bound.fill(kLongAgo);
     p.return_slots = kFar;
     p.open_row.fill(-1);
     p.active_node.fill(kNil);
@@ -41,6 +40,7 @@ Controller::Controller(const ChannelConfig& config)
     p.refresh_at = config.refresh_interval;
   }
   refresh_at_ = config.refresh_interval;
+  note_refreshes();
   queues_.resize(config.shared_queues ? 1 : pcs_.size());
   // an activated request may have left its queue: then every bank can hold one more
   const std::size_t extra = config.slot_freed_at_act ? pcs_.size() * static_cast<std::size_t>(banks_) : 0;
@@ -57,31 +57,67 @@ Controller::Controller(const ChannelConfig& config)
 void Controller::advance(std::int64_t tick) {
   if (tick - base_ > kRebaseAt) rebase(tick);
   const std::int32_t t = relative(tick);
-  if (t < plan_.hits_until) {
-    advance_hit(t);
-    return;
-  }
-  forget_plan();
   if (unsettled_ != 0) {
     for (Queues& q : queues_) settle_before(q, t - 1);
   }
-  now_ = t;
-  if (config_.refresh != Refresh::none) push_refreshes(t);
-  if (config_.shared_command_bus) {
-    one_slot(t);
+  now_ = column_from_ = row_from_ = t;
+  if (t < quiet_until_ && (unsettled_ | (busy_ & (busy_ - 1))) == 0 && config_.page_policy == PagePolicy::open) {
+    if (busy_ != 0) advance_quietly(lowest(busy_), t);
   } else {
-    column_slot(t);
-    row_slot(t);
+    if (config_.refresh != Refresh::none) push_refreshes(t);
+    if (!calm()) forget();
+    if (config_.shared_command_bus) {
+      one_slot(t);
+    } else {
+      column_slot(t);
+      column_from_ = t + 1;
+      row_slot(t);
+    }
+    if (!calm()) forget();
   }
+  column_from_ = row_from_ = t + 1;
+}
+
+// One pseudo-channel, nothing but requests.
+void Controller::advance_quietly(int pc, std::int32_t t) {
+  const PseudoChannel& p = pcs_[static_cast<std::size_t>(pc)];
+  if (p.column.tick < t) find_column(p, pc);
+  if (config_.shared_command_bus) {
+    if (p.row.tick < t) find_row(p, pc);
+    const bool row = p.row.tick == t;
+    if (p.column.tick == t && (p.column.active || !row || p.column.key < p.row.key)) {
+      issue_column(pc, t);
+    } else if (row) {
+      issue_row(pc, t);
+    }
+    return;
+  }
+  if (p.column.tick == t) {
+    issue_column(pc, t);
+    column_from_ = t + 1;
+    if (busy_ == 0) return;
+    settle_all();
+  }
+  if (p.row.tick < t) find_row(p, pc);
+  if (p.row.tick == t) issue_row(pc, t);
 }
 
 std::int64_t Controller::next_event() const {
-  if (plan_.known == 0 || plan_.next <= now_) make_plan();
-  return plan_.next == kFar ? kNeverTick : absolute(plan_.next);
+  if (unattended_ && (unsettled_ | (busy_ & (busy_ - 1))) == 0) {
+    if (busy_ == 0) return kNeverTick;
+    const int pc = lowest(busy_);
+    const PseudoChannel& p = pcs_[static_cast<std::size_t>(pc)];
+    if (p.column.tick < column_from_) find_column(p, pc);
+    if (p.row.tick < row_from_) find_row(p, pc);
+    const std::int32_t least = std::min(p.column.tick, p.row.tick);
+    return least == kFar ? kNeverTick : absolute(least);
+  }
+  const std::int32_t t = next_tick(false);
+  return t == kFar ? kNeverTick : absolute(t);
 }
 
 std::int64_t Controller::next_progress() const {
-  const std::int32_t t = next_tick(Ahead::progress);
+  const std::int32_t t = next_tick(true);
   return t == kFar ? kNeverTick : absolute(t);
 }
 

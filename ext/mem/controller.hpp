@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "mem/bank_kernels.hpp"
 #include "mem/bank_scan.hpp"
 #include "mem/channel.hpp"
 #include "mem/timing_rules.hpp"
@@ -85,19 +86,31 @@ class Controller final : public Channel {
     PerBank<std::uint16_t> head{};
     PerBank<std::uint16_t> tail{};
     PerBank<std::uint16_t> hit_node{};
-    PerBank<std::int32_t> head_key{};
+    alignas(64) PerBank<std::int32_t> head_key{};
     PerBank<std::int32_t> hit_key{};
+  };
+
+  // The command for a request that goes next on one command bus if nothing changes: the first tick in which one may
+  // go, and of those that may go then the one the scheduler takes.
+  struct Next {
+    std::int32_t tick = kLongAgo;  // kFar: none; before the next slot of its bus: to be looked for
+    std::int32_t key = 0;          // of an activated request its rank
+    std::int32_t promotion = 0;    // of an activated request
+    std::int16_t bank = -1;
+    BankClass what = BankClass::act;
+    bool active = false;
+
+    [[nodiscard]] bool before(const Next& x) const {  // of two in one tick
+      if (active != x.active) return active;
+      if (key != x.key) return key < x.key;
+      return active && promotion < x.promotion;
+    }
   };
 
   struct PseudoChannel {
     EarliestTicks e;
-
-    // By class: at or before the earliest tick, gates left out, of every bank that may get this command.
-    std::array<std::int32_t, kAskedClasses> bound{};
-    // What the last look found; of no use after its tick.
-    std::array<std::int32_t, kAskedClasses> later{};
-    std::array<Mask, kAskedClasses> ready{};
-    bool looked_write = false;
+    mutable Next column;  // RD or WR
+    mutable Next row;     // ACT or PRE
 
     [[nodiscard]] bool idle() const { return (lists[0].has | lists[1].has | active_rd | active_wr) == 0; }
     std::int32_t return_slots = 0;  // free ones; kFar: no limit
@@ -137,22 +150,6 @@ class Controller final : public Channel {
     std::int32_t bank = -1;  // -1: all banks
   };
 
-  struct Choice {
-    int pc = -1;
-    int bank = -1;
-    bool active = false;
-    Op op = Op::read;
-    std::int32_t key = 0;
-  };
-
-  // What is known of the next ticks, until it may have changed.
-  struct Plan {
-    std::int32_t known = 0;  // `next` is the next event, if it lies ahead
-    std::int32_t next = 0;
-    std::int32_t hits_until = kLongAgo;  // before this tick only row hits of reads of `pc` can be issued
-    std::int32_t pc = 0;
-  };
-
   // -- requests
   bool take(const Request& request, std::int64_t tick, bool only_without_slot);
   [[nodiscard]] bool in_write_queue(const PseudoChannel& p, const Request& r, int bank) const;
@@ -160,7 +157,6 @@ class Controller final : public Channel {
   void unlink(PseudoChannel& p, std::uint16_t n);
   void append_forwarded(PseudoChannel& p, std::uint16_t n);
   void view(PseudoChannel& p, Op op, int bank);  // recompute what the scheduler sees of one bank's list
-  void lower_bounds(PseudoChannel& p, int bank);
   std::uint16_t new_node();
   void free_node(std::uint16_t n);
   [[nodiscard]] int queues_of(int pc) const { return config_.shared_queues ? 0 : pc; }
@@ -184,25 +180,29 @@ class Controller final : public Channel {
   [[nodiscard]] Mask hits(const PseudoChannel& p, Op op, Mask blocked) const;
   [[nodiscard]] Mask acts(const PseudoChannel& p, Op op, Mask blocked) const;
   [[nodiscard]] Mask pres(const PseudoChannel& p, Op op, Mask blocked) const;
-  [[nodiscard]] bool due(const PseudoChannel& p, BankClass c, Command command, std::int32_t t) const;
-  [[nodiscard]] bool column_due(std::int32_t t) const;
-  void look(PseudoChannel& p, BankClass c, Mask candidates, std::int32_t t);
-  void look_for_columns(PseudoChannel& p, bool write, std::int32_t t);
-  void taken(PseudoChannel& p, BankClass c, int bank);
-  bool pick_active(std::int32_t t, Choice& best);
-  bool pick_hit(std::int32_t t, Choice& best);
-  bool pick_row(std::int32_t t, Choice& best, bool& is_act);
+  [[nodiscard]] FirstReady first_column_of(const PseudoChannel& p, BankClass what, Command command, Mask banks) const;
+  void find_column(const PseudoChannel& p, int pc) const;
+  void find_row(const PseudoChannel& p, int pc) const;
+  void offer_column(const PseudoChannel& p, int pc, int bank) const;
+  void offer_row(const PseudoChannel& p, int pc, int bank) const;
+  void bank_changed(const PseudoChannel& p, int pc, int bank) const;
+  void recheck(const PseudoChannel& p, Next& next) const;
+  void recheck_others(Command c, int pc) const;
+  void forget() const;
+  [[nodiscard]] int first_column(std::int32_t t) const;
+  [[nodiscard]] int first_row(std::int32_t t) const;
   [[nodiscard]] int first_to_close(const PseudoChannel& p, Mask target) const;
   bool issue_refresh(std::int32_t t);
   bool issue_idle_close(std::int32_t t);
+  void advance_quietly(int pc, std::int32_t t);
   void column_slot(std::int32_t t);
   void row_slot(std::int32_t t);
   void one_slot(std::int32_t t);
   void push_refreshes(std::int32_t t);
 
-  void issue_column(const Choice& c, std::int32_t t);
-  void issue_row(const Choice& c, bool is_act, std::int32_t t);
-  void issue_act(const Choice& c, std::int32_t t);
+  void issue_column(int pc, std::int32_t t);
+  void issue_row(int pc, std::int32_t t);
+  void issue_act(int pc, int bank, Op op, std::int32_t t);
   void issue_pre(int pc, int bank, std::int32_t t);
   void issue_pre_all(int pc, std::int32_t t);
   void issue_ref(int pc, int bank, std::int32_t t);
@@ -226,20 +226,19 @@ class Controller final : public Channel {
   [[nodiscard]] std::int32_t align(std::int32_t t, Command c) const {
     return t | edge_[static_cast<std::size_t>(index(c))];
   }
-  void precharge_for(const Choice& c, std::int32_t t);
-  void forget_plan() {
-    plan_.known = 0;
-    plan_.hits_until = kLongAgo;
-  }
-  void make_plan() const;
-  void advance_hit(std::int32_t t);
-  void issue_hit(PseudoChannel& p, int bank, std::int32_t t);
-  enum class Ahead : std::uint8_t { everything, progress, no_columns };
-  [[nodiscard]] std::int32_t next_tick(Ahead what) const;
-  [[nodiscard]] std::int32_t next_request_tick(const PseudoChannel& p, int pc, bool columns) const;
+  void precharge_for(int pc, int bank, Op op, std::int32_t t);
+  // No refresh is owed or under way.
+  [[nodiscard]] bool calm() const { return quiet_until_ != kLongAgo; }
+  void note_refreshes();  // after a change of what is owed
+  [[nodiscard]] std::int32_t next_tick(bool progress_only) const;
   [[nodiscard]] std::int32_t next_idle_close(const PseudoChannel& p) const;
   [[nodiscard]] std::int32_t next_refresh_step(const PseudoChannel& p, bool progress_only) const;
   [[nodiscard]] std::int32_t next_pending_refresh() const;
+  // Everything up to boundary t is over.
+  void reach(std::int32_t t) {
+    now_ = std::max(now_, t);
+    column_from_ = row_from_ = std::max(row_from_, t + 1);
+  }
   void rebase(std::int64_t tick);
   [[nodiscard]] std::int32_t relative(std::int64_t tick) const { return static_cast<std::int32_t>(tick - base_); }
   [[nodiscard]] std::int64_t absolute(std::int32_t t) const { return base_ + t; }
@@ -250,17 +249,20 @@ class Controller final : public Channel {
   ChannelConfig config_;
   sim::Fault fault_;
   TimingRules rules_;
+  const BankKernels* kernels_;
   int banks_ = 0;
   Mask all_banks_ = 0;
   std::array<std::int32_t, kCommands> edge_{};  // 1: only at odd ticks
   bool unattended_ = false;                     // without a request nothing ever happens: no refresh, no row is closed
 
   std::int64_t base_ = 0;
-  std::int32_t now_ = 0;  // the last tick advanced to or accepted at
-  alignas(16) Gates bus_{};
-  std::uint32_t busy_ = 0;       // pseudo-channels with a request
-  std::uint32_t unsettled_ = 1;  // whether a queue pair may not be settled
-  mutable Plan plan_;
+  std::int32_t now_ = 0;          // the last tick advanced to or accepted at
+  std::int32_t column_from_ = 1;  // the first tick whose column slot is still to come ...
+  std::int32_t row_from_ = 1;     // ... and row slot
+  alignas(32) Gates bus_{};
+  std::int32_t quiet_until_ = kFar;  // the next refresh falls due; kLongAgo: one is owed or under way
+  std::uint32_t busy_ = 0;           // pseudo-channels with a request
+  std::uint32_t unsettled_ = 1;      // whether a queue pair may not be settled
   std::vector<PseudoChannel> pcs_;
   std::vector<Queues> queues_;
   std::vector<Node> nodes_;
@@ -339,18 +341,12 @@ inline Controller::Mask Controller::pres(const PseudoChannel& p, Op op, Mask blo
   return p.lists[static_cast<std::size_t>(index(op))].miss & ~(p.active_rd | p.active_wr) & ~blocked;
 }
 
-// Lowers the bounds of the classes that the bank is a candidate of; after its ticks, rows or lists have changed.
-inline void Controller::lower_bounds(PseudoChannel& p, int bank) {
-  const Mask one = bit(bank);
-  const auto b = static_cast<std::size_t>(bank);
-  const auto lower = [&p, b](BankClass c) { p.bound[index(c)] = std::min(p.bound[index(c)], p.e.at(c, b)); };
-  if ((p.open & one) == 0) {
-    if (((p.lists[0].has | p.lists[1].has) & one) != 0) lower(BankClass::act);
-    return;
-  }
-  if (((p.lists[0].hit | p.active_rd) & one) != 0) lower(BankClass::rd);
-  if (((p.lists[1].hit | p.active_wr) & one) != 0) lower(BankClass::wr);
-  if (((p.lists[0].miss | p.lists[1].miss) & one) != 0) lower(BankClass::pre);
+// A command has delayed others. What was to go next still is if it was not itself delayed.
+inline void Controller::recheck(const PseudoChannel& p, Next& next) const {
+  static constexpr std::array kCommand = {Command::ACT, Command::PREpb, Command::RD, Command::WR};
+  if (next.bank < 0) return;
+  const std::int32_t own = p.e.at(next.what, static_cast<std::size_t>(next.bank));
+  if (std::max(own, gate(p, kCommand[index(next.what)])) > next.tick) next.tick = kLongAgo;
 }
 
 inline bool Controller::wanted_mode(const Queues& q) const {
@@ -371,11 +367,9 @@ inline bool Controller::wanted_mode(const Queues& q) const {
 
 // Looking at counts that ask for the mode there is changes nothing: then the mode is settled at once.
 inline void Controller::changed(Queues& q, std::int32_t boundary) {
-  const bool was_settled = q.settled != 0;
   q.settled = wanted_mode(q) == (q.write_mode != 0) ? 1 : 0;
   q.changed_at = boundary;
   if (q.settled == 0) unsettled_ = 1;
-  if (q.settled == 0 || !was_settled) forget_plan();
 }
 
 inline void Controller::settle_all() {
@@ -430,25 +424,32 @@ inline void Controller::view(PseudoChannel& p, Op op, int bank) {
   BankLists& l = p.lists[static_cast<std::size_t>(index(op))];
   const auto b = static_cast<std::size_t>(bank);
   const Mask one = bit(bank);
-  l.has &= ~one;
-  l.hit &= ~one;
-  l.miss &= ~one;
-  l.late &= ~one;
   const std::uint16_t head = l.head[b];
-  if (head == kNil) return;
-  l.has |= one;
-  const Node& first = nodes_[head];
-  l.head_key[b] = first.key;
-  if ((p.open & one) == 0) return;
-  const std::uint16_t hit = l.hit_node[b];
-  if (hit != kNil) {
-    const Node& h = nodes_[hit];
-    l.hit |= one;
-    l.hit_key[b] = h.key;
-    if (hit == head || h.rank <= first.rank) return;  // nothing older wants another row
-    if (config_.age_cap > 0 && h.key - first.key > config_.age_cap) l.late |= one;
+  Mask hits = 0;
+  Mask misses = 0;
+  Mask lates = 0;
+  if (head != kNil) {
+    const Node& first = nodes_[head];
+    l.head_key[b] = first.key;
+    if ((p.open & one) != 0) {
+      const std::uint16_t hit = l.hit_node[b];
+      misses = one;
+      if (hit != kNil) {
+        const Node& h = nodes_[hit];
+        hits = one;
+        l.hit_key[b] = h.key;
+        if (hit == head || h.rank <= first.rank) {  // nothing older wants another row
+          misses = 0;
+        } else if (config_.age_cap > 0 && h.key - first.key > config_.age_cap) {
+          lates = one;
+        }
+      }
+    }
   }
-  l.miss |= one;
+  l.has = head != kNil ? l.has | one : l.has & ~one;
+  l.hit = (l.hit & ~one) | hits;
+  l.miss = (l.miss & ~one) | misses;
+  l.late = (l.late & ~one) | lates;
 }
 
 inline bool Controller::insert(PseudoChannel& p, std::uint16_t n) {
@@ -476,7 +477,6 @@ inline bool Controller::insert(PseudoChannel& p, std::uint16_t n) {
   }
   if (!seen) return false;  // neither the oldest nor the oldest hit
   view(p, node.op, node.bank);
-  lower_bounds(p, node.bank);
   return true;
 }
 

@@ -166,6 +166,7 @@ void Controller::jump(std::int64_t left, std::span<const std::int32_t> form, con
   for (std::size_t pc = 0; pc < pcs_.size(); ++pc) refreshes_[pc] = now.refreshes[pc];
   rebase(to.tick);
   const std::int32_t t = now_ = relative(to.tick);
+  column_from_ = row_from_ = t + 1;
   free_ = kNil;
   for (std::size_t n = nodes_.size(); n-- > 0;) {
     nodes_[n] = Node{};
@@ -272,12 +273,12 @@ void Controller::jump(std::int64_t left, std::span<const std::int32_t> form, con
       p.refresh_owed = in.next();
       p.refresh_bank = in.next();
     }
-    p.bound.fill(kLongAgo);
     if (!p.idle()) busy_ |= 1U << pc;
     p.blocked_since = kLongAgo;
     book_blocked(p, t);
   }
-  forget_plan();
+  note_refreshes();
+  forget();
 }
 
 }  // namespace cosim::mem

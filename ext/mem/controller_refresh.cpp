@@ -27,12 +27,13 @@ void Controller::issue_ref(int pc, int bank, std::int32_t t) {
       bank_counter(pc, lowest(m)).busy_ticks += config_.refresh_bank_ticks;
     }
   }
-  p.bound.fill(kLongAgo);
+  forget();
 }
 
 void Controller::push_refreshes(std::int32_t t) {
   const std::int32_t step = sim::kFaultsCompiled && fault_ == sim::Fault::late_refresh ? 3 * config_.refresh_interval
                                                                                        : config_.refresh_interval;
+  if (t < quiet_until_) return;
   if (config_.refresh_blocks_channel) {
     if (t != refresh_at_) return;
     refresh_at_ += step;
@@ -46,6 +47,7 @@ void Controller::push_refreshes(std::int32_t t) {
       pending_.push_back({refresh_cursor_ / config_.banks(), refresh_cursor_ % config_.banks()});
       refresh_cursor_ = (refresh_cursor_ + 1) % (channels * config_.banks());
     }
+    note_refreshes();
     return;
   }
   for (PseudoChannel& p : pcs_) {
@@ -54,6 +56,19 @@ void Controller::push_refreshes(std::int32_t t) {
       p.refresh_at += step;
       counters_.most_postponed = std::max<std::int64_t>(counters_.most_postponed, p.refresh_owed - 1);
     }
+  }
+  note_refreshes();
+}
+
+void Controller::note_refreshes() {
+  quiet_until_ = kFar;
+  if (config_.refresh == Refresh::none) return;
+  if (config_.refresh_blocks_channel) {
+    quiet_until_ = pending_.empty() ? refresh_at_ : kLongAgo;
+    return;
+  }
+  for (const PseudoChannel& p : pcs_) {
+    quiet_until_ = std::min(quiet_until_, p.refresh_owed > 0 ? kLongAgo : p.refresh_at);
   }
 }
 
@@ -95,6 +110,7 @@ bool Controller::issue_refresh(std::int32_t t) {
     }
     issue_ref(head.pc, head.bank, t);
     pending_.erase(pending_.begin());
+    note_refreshes();
     for (Queues& q : queues_) changed(q, t);
     return true;
   }
@@ -129,6 +145,7 @@ bool Controller::issue_refresh(std::int32_t t) {
       p.refresh_bank = (p.refresh_bank + 1) % (config_.banks() / config_.refresh_set);
     }
     --p.refresh_owed;
+    note_refreshes();
     return true;
   }
   return false;

@@ -32,11 +32,12 @@ bool Controller::in_write_queue(const PseudoChannel& p, const Request& r, int ba
 bool Controller::take(const Request& r, std::int64_t tick, bool only_without_slot) {
   if (tick - base_ > kRebaseAt) rebase(tick);
   const std::int32_t t = relative(tick);
-  now_ = std::max(now_, t);
+  reach(t);
   PseudoChannel& p = pcs_[r.pc];
   Queues& q = queues_for(r.pc);
   const int bank = (r.stack_id * config_.bank_groups + r.bg) * config_.banks_per_group + r.bank;
-  const bool buffered = (r.op == Op::read || config_.coalesce_writes) && in_write_queue(p, r, bank);
+  const bool buffered = ((p.lists[1].has | p.active_wr) & bit(bank)) != 0 &&
+                        (r.op == Op::read || config_.coalesce_writes) && in_write_queue(p, r, bank);
   if (only_without_slot) {
     // a forwarded read may itself have to wait for a return slot, in the queue that is full
     if (!buffered || (r.op == Op::read && p.return_slots == 0)) return false;
@@ -46,35 +47,39 @@ bool Controller::take(const Request& r, std::int64_t tick, bool only_without_slo
   if constexpr (sim::kFaultsCompiled) {
     if (fault_ == sim::Fault::lose_request && counters_.asked % 97 == 0) return true;
   }
-  const auto as_node = [&] {
-    Node node;
+  const auto fill = [&](Node& node) {
     node.tag = r.tag;
-    node.pc = r.pc;
-    node.op = r.op;
     node.row = r.row;
     node.column = r.column;
     node.bank = static_cast<std::uint8_t>(bank);
+    node.pc = r.pc;
+    node.op = r.op;
+    node.row_result = RowResult::none;
     node.message_class = r.message_class;
-    return node;
   };
   if (buffered && r.op == Op::write) {
     ++counters_.coalesced;
-    complete(as_node(), tick, tick, RowResult::coalesced);
+    Node node;
+    fill(node);
+    complete(node, tick, tick, RowResult::coalesced);
     return true;
   }
   if (buffered && p.return_slots > 0) {
     ++counters_.forwarded;
-    forget_plan();
+    forget();
     if (p.return_slots != kFar) --p.return_slots;
     std::int64_t done = tick + 1;
     if (config_.reads_return_in_order) done = last_read_done_ = std::max(done, last_read_done_);
-    complete(as_node(), tick + 1, done, RowResult::forwarded);
+    Node node;
+    fill(node);
+    complete(node, tick + 1, done, RowResult::forwarded);
     return true;
   }
   if (next_key_ == kRenumberAt) renumber_keys();
   const std::uint16_t n = new_node();
   Node& node = nodes_[n];
-  node = as_node();
+  fill(node);
+  node.next = node.prev = kNil;
   const auto boost = static_cast<std::int32_t>(std::max<std::int64_t>(config_.age_cap, 1));
   node.key = next_key_++ - r.priority * boost;
   if (config_.ties_by_arrival_tick) {
@@ -89,15 +94,19 @@ bool Controller::take(const Request& r, std::int64_t tick, bool only_without_slo
   ++q.count[static_cast<std::size_t>(index(r.op))];
   changed(q, t);
   if (buffered) {  // waits for a return slot
-    forget_plan();
+    forget();
     node.row_result = RowResult::forwarded;
     append_forwarded(p, n);
     note_blocked(p, t);
     return true;
   }
-  const std::uint32_t busy = busy_ | 1U << r.pc;
-  if (insert(p, n) || busy != busy_ || r.op == Op::write) forget_plan();
-  busy_ = busy;
+  busy_ |= 1U << r.pc;
+  if (!calm()) {
+    insert(p, n);
+    forget();
+  } else if (insert(p, n)) {
+    bank_changed(p, r.pc, bank);
+  }
   note_blocked(p, t);
   return true;
 }
@@ -113,22 +122,17 @@ void Controller::append_forwarded(PseudoChannel& p, std::uint16_t n) {
 }
 
 void Controller::change_mode(Queues& q) {
-  forget_plan();
+  forget();
   q.settled = 1;
   const bool write = wanted_mode(q);
   if (write == (q.write_mode != 0)) return;
   const bool by_age = write && q.count[0] != 0 && q.count[1] < config_.write_high;
   q.write_mode = write ? (by_age ? 2 : 1) : 0;
   q.served = 0;
-  for (std::size_t pc = 0; pc < pcs_.size(); ++pc) {
-    if (&queues_for(static_cast<int>(pc)) != &q) continue;
-    PseudoChannel& p = pcs_[pc];
-    p.bound.fill(kLongAgo);
-  }
 }
 
 void Controller::set_return_slots(int pc, int slots) {
-  forget_plan();
+  forget();
   pcs_[static_cast<std::size_t>(pc)].return_slots = slots;
 }
 
@@ -136,8 +140,8 @@ void Controller::release_slot(int pc, std::int64_t tick) {
   if (tick - base_ > kRebaseAt) rebase(tick);
   PseudoChannel& p = pcs_[static_cast<std::size_t>(pc)];
   const std::int32_t t = relative(tick);
-  now_ = std::max(now_, t);
-  if (p.return_slots == 0) forget_plan();
+  reach(t);
+  if (p.return_slots == 0) forget();
   if (p.forward_head != kNil) {  // a forwarded read takes it at once
     const std::uint16_t n = p.forward_head;
     p.forward_head = nodes_[n].next;
@@ -173,8 +177,8 @@ void Controller::book_blocked(PseudoChannel& p, std::int32_t t) {
 std::int64_t Controller::cancel(std::uint64_t first_tag, std::uint64_t last_tag, std::int64_t tick) {
   if (tick - base_ > kRebaseAt) rebase(tick);
   const std::int32_t t = relative(tick);
-  now_ = std::max(now_, t);
-  forget_plan();
+  reach(t);
+  forget();
   std::int64_t taken_back = 0;
   const auto wanted = [&](const Node& n) { return n.tag >= first_tag && n.tag <= last_tag; };
   for (std::size_t pc = 0; pc < pcs_.size(); ++pc) {
@@ -188,7 +192,6 @@ std::int64_t Controller::cancel(std::uint64_t first_tag, std::uint64_t last_tag,
           const std::uint16_t next = nodes_[n].next;
           if (wanted(nodes_[n])) {
             unlink(p, n);
-            lower_bounds(p, bank);
             free_node(n);
             ++left[op];
             ++taken_back;
@@ -205,7 +208,6 @@ std::int64_t Controller::cancel(std::uint64_t first_tag, std::uint64_t last_tag,
         p.active_node[b] = kNil;
         free_node(n);
         ++taken_back;
-        lower_bounds(p, bank);
       }
     }
     for (std::uint16_t n = p.forward_head; n != kNil;) {

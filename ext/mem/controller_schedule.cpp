@@ -6,114 +6,196 @@
 
 namespace cosim::mem {
 
-inline bool Controller::due(const PseudoChannel& p, BankClass c, Command command, std::int32_t t) const {
-  return std::max(p.bound[index(c)], gate(p, command)) <= t;
+void Controller::forget() const {
+  for (const PseudoChannel& p : pcs_) p.column.tick = p.row.tick = kLongAgo;
 }
 
-inline bool Controller::column_due(std::int32_t t) const {
-  for (std::uint32_t pcs = busy_; pcs != 0; pcs &= pcs - 1) {
-    const PseudoChannel& p = pcs_[static_cast<std::size_t>(lowest(pcs))];
-    if (due(p, BankClass::rd, Command::RD, t) || due(p, BankClass::wr, Command::WR, t)) return true;
-  }
-  return false;
+// When the first of the banks is ready for its column command.
+inline FirstReady Controller::first_column_of(const PseudoChannel& p, BankClass what, Command command,
+                                              Mask banks) const {
+  const std::int32_t from = std::max(column_from_, gate(p, command));
+  const std::int32_t edge = edge_[static_cast<std::size_t>(index(Command::RD))];
+  if ((banks & (banks - 1)) != 0) return kernels_->first_ready(p.e.banks[index(what)].data(), banks, from, edge);
+  return {std::max(from, p.e.at(what, static_cast<std::size_t>(lowest(banks)))) | edge, banks};
 }
 
-// Finds the banks of one class that are ready; when there is none the bound becomes exact.
-inline void Controller::look(PseudoChannel& p, BankClass c, Mask candidates, std::int32_t t) {
-  const BankScan found = scan(p.e.banks[index(c)].data(), candidates, t);
-  p.ready[index(c)] = found.ready;
-  p.later[index(c)] = found.later;
-  // a refresh that stops the channel hides candidates
-  if (found.ready == 0 && pending_.empty()) p.bound[index(c)] = found.later;
-}
-
-// One of the banks found ready has got its command; if it was the only one, the others bound the next.
-void Controller::taken(PseudoChannel& p, BankClass c, int bank) {
-  if (p.ready[index(c)] == bit(bank) && pending_.empty()) p.bound[index(c)] = p.later[index(c)];
-}
-
-inline void Controller::look_for_columns(PseudoChannel& p, bool write, std::int32_t t) {
+// Among activated requests the one that arrived first, then the one activated first; else the oldest row hit.
+void Controller::find_column(const PseudoChannel& p, int pc) const {
+  const bool write = queues_for(pc).write_mode != 0;
   const Mask hit = pending_.empty() ? hits(p, write ? Op::write : Op::read, refresh_blocked(p)) : 0;
-  const Mask rd = p.active_rd | (write ? 0 : hit);
+  const Mask rd = p.return_slots != 0 ? p.active_rd | (write ? 0 : hit) : 0;
   const Mask wr = p.active_wr | (write ? hit : 0);
-  p.looked_write = write;
-  p.ready[index(BankClass::rd)] = p.ready[index(BankClass::wr)] = 0;
-  if (pending_.empty()) {  // a class nobody asks for need not be looked at again
-    if (rd == 0) p.bound[index(BankClass::rd)] = kFar;
-    if (wr == 0) p.bound[index(BankClass::wr)] = kFar;
-  }
-  if (rd != 0 && p.return_slots != 0 && due(p, BankClass::rd, Command::RD, t)) look(p, BankClass::rd, rd, t);
-  if (wr != 0 && due(p, BankClass::wr, Command::WR, t)) look(p, BankClass::wr, wr, t);
-}
-
-// Among activated requests the one that arrived first, then the one activated first.
-bool Controller::pick_active(std::int32_t t, Choice& best) {
-  std::int32_t best_promotion = 0;
-  bool found = false;
-  for (std::uint32_t pcs = busy_; pcs != 0; pcs &= pcs - 1) {
-    const int pc = lowest(pcs);
-    PseudoChannel& p = pcs_[static_cast<std::size_t>(pc)];
-    look_for_columns(p, queues_for(pc).write_mode != 0, t);
-    const Mask rd = p.ready[index(BankClass::rd)] & p.active_rd;
-    for (Mask ready = rd | (p.ready[index(BankClass::wr)] & p.active_wr); ready != 0; ready &= ready - 1) {
-      const auto b = static_cast<std::size_t>(lowest(ready));
-      if (found &&
-          (p.active_rank[b] > best.key || (p.active_rank[b] == best.key && p.active_promotion[b] > best_promotion))) {
-        continue;
+  FirstReady read;
+  FirstReady written;
+  if (rd != 0) read = first_column_of(p, BankClass::rd, Command::RD, rd);
+  if (wr != 0) written = first_column_of(p, BankClass::wr, Command::WR, wr);
+  Next& best = p.column;
+  best.tick = std::min(read.tick, written.tick);
+  best.bank = -1;
+  if (read.tick > best.tick) read.banks = 0;
+  if (written.tick > best.tick) written.banks = 0;
+  const Mask active_rd = read.banks & p.active_rd;
+  if (const Mask active = active_rd | (written.banks & p.active_wr); active != 0) {
+    best.active = true;
+    int b = lowest(active);
+    for (Mask m = active & (active - 1); m != 0; m &= m - 1) {
+      const auto x = static_cast<std::size_t>(lowest(m));
+      const auto y = static_cast<std::size_t>(b);
+      if (p.active_rank[x] < p.active_rank[y] ||
+          (p.active_rank[x] == p.active_rank[y] && p.active_promotion[x] < p.active_promotion[y])) {
+        b = lowest(m);
       }
-      found = true;
-      const Op op = (rd & bit(static_cast<int>(b))) != 0 ? Op::read : Op::write;
-      best = {pc, static_cast<int>(b), true, op, p.active_rank[b]};
-      best_promotion = p.active_promotion[b];
     }
+    best.bank = static_cast<std::int16_t>(b);
+    best.key = p.active_rank[static_cast<std::size_t>(b)];
+    best.promotion = p.active_promotion[static_cast<std::size_t>(b)];
+    best.what = (active_rd & bit(b)) != 0 ? BankClass::rd : BankClass::wr;
+    return;
   }
-  return found;
+  Mask ready = write ? written.banks : read.banks;
+  if (ready == 0) return;
+  const PerBank<std::int32_t>& key = p.lists[write ? 1 : 0].hit_key;
+  int b = lowest(ready);
+  for (ready &= ready - 1; ready != 0; ready &= ready - 1) {
+    if (key[static_cast<std::size_t>(lowest(ready))] < key[static_cast<std::size_t>(b)]) b = lowest(ready);
+  }
+  best.active = false;
+  best.bank = static_cast<std::int16_t>(b);
+  best.key = key[static_cast<std::size_t>(b)];
+  best.what = write ? BankClass::wr : BankClass::rd;
 }
 
-// The oldest ready row hit; pick_active has looked in this tick.
-bool Controller::pick_hit(std::int32_t t, Choice& best) {
-  bool found = false;
-  for (std::uint32_t pcs = busy_; pcs != 0; pcs &= pcs - 1) {
-    const int pc = lowest(pcs);
-    PseudoChannel& p = pcs_[static_cast<std::size_t>(pc)];
-    const bool write = queues_for(pc).write_mode != 0;
-    if (write != p.looked_write) look_for_columns(p, write, t);
-    const BankLists& l = p.lists[write ? 1 : 0];
-    for (Mask ready = p.ready[index(write ? BankClass::wr : BankClass::rd)] & l.hit; ready != 0; ready &= ready - 1) {
-      const auto b = static_cast<std::size_t>(lowest(ready));
-      if (found && l.hit_key[b] >= best.key) continue;
-      found = true;
-      best = {pc, static_cast<int>(b), false, write ? Op::write : Op::read, l.hit_key[b]};
+// The oldest request of its bank that needs its row opened or another one closed.
+void Controller::find_row(const PseudoChannel& p, int pc) const {
+  Next& best = p.row;
+  best.tick = kFar;
+  best.bank = -1;
+  if (!pending_.empty()) return;
+  const Op op = queues_for(pc).write_mode != 0 ? Op::write : Op::read;
+  const Mask blocked = refresh_blocked(p);
+  RowQuery q;
+  q.to_open = acts(p, op, blocked);
+  q.to_close = pres(p, op, blocked);
+  if ((q.to_open | q.to_close) == 0) return;
+  q.act = p.e.banks[index(BankClass::act)].data();
+  q.pre = p.e.banks[index(BankClass::pre)].data();
+  q.key = p.lists[static_cast<std::size_t>(index(op))].head_key.data();
+  q.act_from = std::max(row_from_, gate(p, Command::ACT));
+  q.pre_from = std::max(row_from_, gate(p, Command::PREpb));
+  q.act_edge = edge_[static_cast<std::size_t>(index(Command::ACT))];
+  q.pre_edge = edge_[static_cast<std::size_t>(index(Command::PREpb))];
+  if (!calm()) {  // no ACT that would delay a refresh
+    const std::int32_t last = last_act(p);
+    for (Mask m = q.to_open; m != 0; m &= m - 1) {
+      const std::int32_t own = q.act[lowest(m)];
+      if (align(std::max(own, q.act_from), Command::ACT) > last) q.to_open &= ~bit(lowest(m));
     }
   }
-  return found;
+  const OldestRow found = kernels_->oldest_row(q);
+  best.tick = found.tick;
+  best.key = found.key;
+  best.bank = static_cast<std::int16_t>(found.bank);
+  if (found.bank >= 0) best.what = (q.to_open & bit(found.bank)) != 0 ? BankClass::act : BankClass::pre;
 }
 
-bool Controller::pick_row(std::int32_t t, Choice& best, bool& is_act) {
-  bool found = false;
+// A bank's requests or rows have changed: it may now be the one that goes next.
+void Controller::offer_column(const PseudoChannel& p, int pc, int bank) const {
+  Next& best = p.column;
+  if (best.tick < column_from_) return;
+  if (best.bank == bank) {
+    best.tick = kLongAgo;
+    return;
+  }
+  const auto b = static_cast<std::size_t>(bank);
+  const Mask one = bit(bank);
+  const bool write = queues_for(pc).write_mode != 0;
+  const auto offer = [&](BankClass what, Command command, bool active, std::int32_t key, std::int32_t promotion) {
+    Next x;
+    x.tick = std::max({p.e.at(what, b), gate(p, command), column_from_}) |
+             edge_[static_cast<std::size_t>(index(Command::RD))];
+    if (x.tick > best.tick) return;
+    x.key = key;
+    x.promotion = promotion;
+    x.bank = static_cast<std::int16_t>(bank);
+    x.what = what;
+    x.active = active;
+    if (x.tick == best.tick && !x.before(best) && (best.before(x) || best.bank < x.bank)) return;
+    best = x;
+  };
+  if (p.return_slots != 0 && (p.active_rd & one) != 0) {
+    offer(BankClass::rd, Command::RD, true, p.active_rank[b], p.active_promotion[b]);
+  } else if ((p.active_wr & one) != 0) {
+    offer(BankClass::wr, Command::WR, true, p.active_rank[b], p.active_promotion[b]);
+  }
+  const BankLists& l = p.lists[write ? 1 : 0];
+  if ((l.hit & ~l.late & one) == 0) return;
+  if (write) {
+    offer(BankClass::wr, Command::WR, false, l.hit_key[b], 0);
+  } else if (p.return_slots != 0) {
+    offer(BankClass::rd, Command::RD, false, l.hit_key[b], 0);
+  }
+}
+
+void Controller::offer_row(const PseudoChannel& p, int pc, int bank) const {
+  Next& best = p.row;
+  if (best.tick < row_from_) return;
+  if (best.bank == bank) {
+    best.tick = kLongAgo;
+    return;
+  }
+  const auto b = static_cast<std::size_t>(bank);
+  const Mask one = bit(bank);
+  const BankLists& l = p.lists[queues_for(pc).write_mode != 0 ? 1 : 0];
+  const bool open = (p.open & one) != 0;
+  if (((open ? l.miss & ~(p.active_rd | p.active_wr) : l.has) & one) == 0) return;
+  const BankClass what = open ? BankClass::pre : BankClass::act;
+  const Command command = open ? Command::PREpb : Command::ACT;
+  const std::int32_t tick = align(std::max({p.e.at(what, b), gate(p, command), row_from_}), command);
+  if (tick > best.tick) return;
+  const std::int32_t key = l.head_key[b];
+  if (tick == best.tick && (key > best.key || (key == best.key && best.bank < bank))) return;
+  best.tick = tick;
+  best.key = key;
+  best.bank = static_cast<std::int16_t>(bank);
+  best.what = what;
+}
+
+void Controller::bank_changed(const PseudoChannel& p, int pc, int bank) const {
+  offer_column(p, pc, bank);
+  offer_row(p, pc, bank);
+}
+
+// The other pseudo-channels share the command bus.
+void Controller::recheck_others(Command c, int pc) const {
+  if (!rules_.delays_the_bus(c)) return;
+  for (std::uint32_t pcs = busy_ & ~(1U << pc); pcs != 0; pcs &= pcs - 1) {
+    const PseudoChannel& p = pcs_[static_cast<std::size_t>(lowest(pcs))];
+    recheck(p, p.column);
+    recheck(p, p.row);
+  }
+}
+
+// The pseudo-channel whose column command goes in the column slot of tick t, -1 when none does.
+int Controller::first_column(std::int32_t t) const {
+  int best = -1;
   for (std::uint32_t pcs = busy_; pcs != 0; pcs &= pcs - 1) {
     const int pc = lowest(pcs);
-    PseudoChannel& p = pcs_[static_cast<std::size_t>(pc)];
-    if (std::min(p.bound[index(BankClass::act)], p.bound[index(BankClass::pre)]) > t) continue;
-    const bool act_now = due(p, BankClass::act, Command::ACT, t) && align(t, Command::ACT) == t && t <= last_act(p);
-    const bool pre_now = due(p, BankClass::pre, Command::PREpb, t) && align(t, Command::PREpb) == t;
-    if (!act_now && !pre_now) continue;
-    const Op op = queues_for(pc).write_mode != 0 ? Op::write : Op::read;
-    const BankLists& l = p.lists[static_cast<std::size_t>(index(op))];
-    const Mask blocked = refresh_blocked(p);
-    p.ready[index(BankClass::act)] = p.ready[index(BankClass::pre)] = 0;
-    if (act_now) look(p, BankClass::act, acts(p, op, blocked), t);
-    if (pre_now) look(p, BankClass::pre, pres(p, op, blocked), t);
-    const Mask ready_act = p.ready[index(BankClass::act)];
-    for (Mask ready = ready_act | p.ready[index(BankClass::pre)]; ready != 0; ready &= ready - 1) {
-      const auto b = static_cast<std::size_t>(lowest(ready));
-      if (found && l.head_key[b] >= best.key) continue;
-      found = true;
-      best = {pc, static_cast<int>(b), false, op, l.head_key[b]};
-      is_act = (ready_act & bit(static_cast<int>(b))) != 0;
-    }
+    const PseudoChannel& p = pcs_[static_cast<std::size_t>(pc)];
+    if (p.column.tick < t) find_column(p, pc);
+    if (p.column.tick == t && (best < 0 || p.column.before(pcs_[static_cast<std::size_t>(best)].column))) best = pc;
   }
-  return found;
+  return best;
+}
+
+int Controller::first_row(std::int32_t t) const {
+  int best = -1;
+  for (std::uint32_t pcs = busy_; pcs != 0; pcs &= pcs - 1) {
+    const int pc = lowest(pcs);
+    const PseudoChannel& p = pcs_[static_cast<std::size_t>(pc)];
+    if (p.row.tick < t) find_row(p, pc);
+    if (p.row.tick == t && (best < 0 || p.row.key < pcs_[static_cast<std::size_t>(best)].row.key)) best = pc;
+  }
+  return best;
 }
 
 // Rows nobody asks for are closed after the policy's time.
@@ -133,34 +215,32 @@ bool Controller::issue_idle_close(std::int32_t t) {
   return false;
 }
 
-void Controller::issue_row(const Choice& c, bool is_act, std::int32_t t) {
-  if (is_act) {
-    issue_act(c, t);
+void Controller::issue_row(int pc, std::int32_t t) {
+  const PseudoChannel& p = pcs_[static_cast<std::size_t>(pc)];
+  const int bank = p.row.bank;
+  const Op op = queues_for(pc).write_mode != 0 ? Op::write : Op::read;
+  if (p.row.what == BankClass::act) {
+    issue_act(pc, bank, op, t);
   } else {
-    precharge_for(c, t);
+    precharge_for(pc, bank, op, t);
   }
 }
 
 void Controller::column_slot(std::int32_t t) {
-  if (align(t, Command::RD) != t) return;
-  if (unsettled_ == 0 && !column_due(t)) return;
-  Choice c;
-  if (pick_active(t, c)) {
-    issue_column(c, t);
-    return;
+  int pc = first_column(t);
+  if (unsettled_ != 0 && (pc < 0 || !pcs_[static_cast<std::size_t>(pc)].column.active)) {
+    if (!pending_.empty()) return;
+    settle_all();
+    pc = first_column(t);
   }
-  if (!pending_.empty()) return;
-  settle_all();
-  if (pick_hit(t, c)) issue_column(c, t);
+  if (pc >= 0) issue_column(pc, t);
 }
 
 void Controller::row_slot(std::int32_t t) {
   if (config_.refresh != Refresh::none && (issue_refresh(t) || !pending_.empty())) return;
   settle_all();
-  Choice c;
-  bool is_act = false;
-  if (pick_row(t, c, is_act)) {
-    issue_row(c, is_act, t);
+  if (const int pc = first_row(t); pc >= 0) {
+    issue_row(pc, t);
     return;
   }
   if (config_.page_policy != PagePolicy::open) issue_idle_close(t);
@@ -168,53 +248,25 @@ void Controller::row_slot(std::int32_t t) {
 
 // One command bus: activated requests, then refresh, then the oldest ready command of any kind.
 void Controller::one_slot(std::int32_t t) {
-  Choice hit;
-  if (pick_active(t, hit)) {
-    issue_column(hit, t);
+  int column = first_column(t);
+  if (column >= 0 && pcs_[static_cast<std::size_t>(column)].column.active) {
+    issue_column(column, t);
     return;
   }
   if (config_.refresh != Refresh::none && (issue_refresh(t) || !pending_.empty())) return;
   settle_all();
-  Choice row;
-  bool is_act = false;
-  const bool have_hit = pick_hit(t, hit);
-  const bool have_row = pick_row(t, row, is_act);
-  if (have_hit && (!have_row || hit.key < row.key)) {
-    issue_column(hit, t);
-  } else if (have_row) {
-    issue_row(row, is_act, t);
+  column = first_column(t);
+  const int row = first_row(t);
+  const auto older = [&] {
+    return pcs_[static_cast<std::size_t>(column)].column.key < pcs_[static_cast<std::size_t>(row)].row.key;
+  };
+  if (column >= 0 && (row < 0 || older())) {
+    issue_column(column, t);
+  } else if (row >= 0) {
+    issue_row(row, t);
   } else if (config_.page_policy != PagePolicy::open) {
     issue_idle_close(t);
   }
-}
-
-// The next tick at which a command for a request may be due; kFar when none waits.
-inline std::int32_t Controller::next_request_tick(const PseudoChannel& p, int pc, bool columns) const {
-  const Queues& q = queues_for(pc);
-  const bool flips = q.settled == 0 && wanted_mode(q) != (q.write_mode != 0);
-  const bool write = (q.write_mode != 0) != flips;
-  const bool stopped = !pending_.empty();
-  const Mask blocked = refresh_blocked(p);
-  const BankLists& l = p.lists[write ? 1 : 0];
-  const Mask active = p.active_rd | p.active_wr;
-  const Mask free = stopped ? 0 : ~blocked;  // banks that queued requests may use
-  const Mask hit = l.hit & ~l.late & free;
-  std::int32_t least = kFar;
-  const auto bound = [&](BankClass c) { return flips ? kLongAgo : p.bound[index(c)]; };
-  const auto at = [&](Command c, std::int32_t own) { least = std::min(least, align(std::max(own, now_ + 1), c)); };
-  if (columns && (p.active_rd | (write ? 0 : hit)) != 0 && p.return_slots != 0) {
-    at(Command::RD, std::max(bound(BankClass::rd), gate(p, Command::RD)));
-  }
-  if (columns && (p.active_wr | (write ? hit : 0)) != 0) {
-    at(Command::WR, std::max(bound(BankClass::wr), gate(p, Command::WR)));
-  }
-  if ((l.miss & ~active & free) != 0) at(Command::PREpb, std::max(bound(BankClass::pre), gate(p, Command::PREpb)));
-  if ((l.has & ~p.open & free) != 0) {
-    const std::int32_t own = std::max({now_ + 1, bound(BankClass::act), gate(p, Command::ACT)});
-    const std::int32_t t = align(own, Command::ACT);
-    if (t <= last_act(p)) least = std::min(least, t);  // else the refresh is the next event
-  }
-  return least;
 }
 
 // The next step of a pseudo-channel's own refresh.
@@ -269,60 +321,21 @@ std::int32_t Controller::next_pending_refresh() const {
   return (active & bit(head.bank)) == 0 ? at(Command::PREpb, p.e.at(BankClass::pre, b)) : kFar;
 }
 
-// Finds the next event, and how long nothing but row hits of reads can be issued.
-void Controller::make_plan() const {
-  plan_.next = next_tick(Ahead::everything);
-  plan_.known = 1;
-  plan_.hits_until = kLongAgo;
-  if ((busy_ & (busy_ - 1)) != 0 || busy_ == 0 || unsettled_ != 0) return;
-  const int pc = lowest(busy_);
-  const PseudoChannel& p = pcs_[static_cast<std::size_t>(pc)];
-  const bool plain = p.lists[0].hit != 0 && (p.active_rd | p.active_wr | p.lists[1].has) == 0 && p.refresh_owed == 0 &&
-                     queues_for(pc).write_mode == 0 && queues_for(pc).count[1] == 0 && pending_.empty() &&
-                     config_.page_policy == PagePolicy::open;
-  if (!plain) return;
-  plan_.pc = pc;
-  plan_.hits_until = next_tick(Ahead::no_columns);
-}
-
-// The oldest ready row hit of a read, in a tick in which nothing else can be issued.
-void Controller::advance_hit(std::int32_t t) {
-  now_ = t;
-  PseudoChannel& p = pcs_[static_cast<std::size_t>(plan_.pc)];
-  const BankLists& l = p.lists[0];
-  if (align(t, Command::RD) == t && p.return_slots != 0 && due(p, BankClass::rd, Command::RD, t)) {
-    look(p, BankClass::rd, l.hit & ~l.late, t);
-    Mask ready = p.ready[index(BankClass::rd)];
-    if (ready != 0) {
-      int bank = lowest(ready);
-      for (ready &= ready - 1; ready != 0; ready &= ready - 1) {
-        const int other = lowest(ready);
-        if (l.hit_key[static_cast<std::size_t>(other)] < l.hit_key[static_cast<std::size_t>(bank)]) bank = other;
-      }
-      issue_hit(p, bank, t);
-    }
-  }
-  if (plan_.hits_until <= t || unsettled_ != 0) {  // the row slot may close the row or change the mode
-    if (!config_.shared_command_bus) row_slot(t);
-    forget_plan();
-    return;
-  }
-  plan_.known = 1;
-  plan_.next = plan_.hits_until;
-  if ((l.hit & ~l.late) != 0 && p.return_slots != 0) {
-    const std::int32_t own = std::max({t + 1, p.bound[index(BankClass::rd)], gate(p, Command::RD)});
-    plan_.next = std::min(plan_.next, align(own, Command::RD));
-  }
-}
-
-std::int32_t Controller::next_tick(Ahead what) const {
-  const bool progress_only = what == Ahead::progress;
+// The next tick at which a command may be due; kFar when nothing waits.
+std::int32_t Controller::next_tick(bool progress_only) const {
   std::int32_t least = kFar;
   for (std::uint32_t pcs = busy_; pcs != 0; pcs &= pcs - 1) {
     const int pc = lowest(pcs);
-    least = std::min(least, next_request_tick(pcs_[static_cast<std::size_t>(pc)], pc, what != Ahead::no_columns));
+    const PseudoChannel& p = pcs_[static_cast<std::size_t>(pc)];
+    if (p.column.tick < column_from_) find_column(p, pc);
+    if (p.row.tick < row_from_) find_row(p, pc);
+    least = std::min({least, p.column.tick, p.row.tick});
   }
+  if (unsettled_ != 0 && busy_ != 0 && pending_.empty()) least = std::min(least, now_ + 1);
   if (unattended_) return least;
+  if (config_.page_policy == PagePolicy::open && calm()) {
+    return progress_only ? least : std::min(least, std::max(now_ + 1, quiet_until_));
+  }
   const bool closes = config_.page_policy != PagePolicy::open && !progress_only && pending_.empty();
   const bool refreshes = config_.refresh != Refresh::none && !config_.refresh_blocks_channel;
   for (const PseudoChannel& p : pcs_) {

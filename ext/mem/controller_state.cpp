@@ -10,7 +10,7 @@ namespace cosim::mem {
 void Controller::rebase(std::int64_t tick) {
   const std::int64_t base = tick & ~std::int64_t{1};  // parity is the clock edge
   const std::int64_t shift = base - base_;
-  forget_plan();
+  forget();
   const auto move = [shift](std::int32_t& at) {
     if (at == kFar || at == kLongAgo) return;
     at = static_cast<std::int32_t>(std::max<std::int64_t>(at - shift, kLongAgo));
@@ -25,14 +25,14 @@ void Controller::rebase(std::int64_t tick) {
     }
     for (std::int32_t& at : p.e.own) move(at);
     for (std::int32_t& at : p.e.act_ring) move(at);
-    for (std::int32_t& at : p.bound) move(at);
     for (std::int32_t* at : {&p.refresh_at, &p.any_open_since, &p.blocked_since}) move(*at);
   }
   for (Queues& q : queues_) move(q.changed_at);
   move(refresh_at_);
   move(tick_rank_at_);
-  move(now_);
+  for (std::int32_t* at : {&now_, &column_from_, &row_from_}) move(*at);
   base_ = base;
+  note_refreshes();
 }
 
 // Keys are ages: what counts is their order and, up to the age cap, their distance. Both survive.
@@ -99,14 +99,15 @@ void Controller::renumber_promotions() {
 void Controller::visit(sim::Visitor& v) {
   using sim::Kind;
   v.value(Kind::stamp, base_);
-  v.value(Kind::state, now_);
+  for (std::int32_t* at : {&now_, &column_from_, &row_from_}) v.value(Kind::state, *at);
   v.array(Kind::state, bus_.data(), bus_.size());
   for (PseudoChannel& p : pcs_) {
     for (PerBank<std::int32_t>& e : p.e.banks) v.array(Kind::state, e.data(), e.size());
     v.array(Kind::state, p.e.own.data(), p.e.own.size());
     v.array(Kind::state, p.e.act_ring.data(), p.e.act_ring.size());
     v.value(Kind::state, p.e.act_ring_at);
-    v.array(Kind::state, p.bound.data(), p.bound.size());
+    v.value(Kind::state, p.column);
+    v.value(Kind::state, p.row);
     v.value(Kind::state, p.return_slots);
     v.value(Kind::state, p.open);
     v.value(Kind::state, p.active_rd);
@@ -134,9 +135,9 @@ void Controller::visit(sim::Visitor& v) {
     v.value(Kind::state, p.forward_head);
     v.value(Kind::state, p.forward_tail);
   }
+  v.value(Kind::state, quiet_until_);
   v.value(Kind::state, busy_);
   v.value(Kind::state, unsettled_);
-  v.value(Kind::state, plan_);
   v.vector(Kind::state, queues_);
   v.vector(Kind::state, nodes_);
   v.value(Kind::state, free_);

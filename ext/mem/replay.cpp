@@ -100,12 +100,12 @@ void Replay::fetch(Stream& s) {
 
 void Replay::offer(std::int64_t boundary) {
   Channel& controller = *controllers_[static_cast<std::size_t>(now_channel_)];
+  arrival_ = kNeverTick;
+  left_ = false;
   for (Stream& s : streams_) {
-    if (!s.have || s.arrive > boundary) continue;
     // what has been refused stays refused until its queue has room
-    if (s.blocked && !controller.can_accept(s.next.op, s.next.pc)) continue;
-    s.blocked = false;
-    while (s.have && s.arrive <= boundary) {
+    if (s.blocked && controller.can_accept(s.next.op, s.next.pc)) s.blocked = false;
+    while (s.have && !s.blocked && s.arrive <= boundary) {
       if (!controller.try_accept(s.next, boundary)) {
         s.blocked = true;
         break;
@@ -115,6 +115,9 @@ void Replay::offer(std::int64_t boundary) {
       bytes_ += config_.access_bytes;
       fetch(s);
     }
+    if (!s.have) continue;
+    left_ = true;
+    if (!s.blocked) arrival_ = std::min(arrival_, s.arrive);
   }
   collect();
 }
@@ -161,13 +164,7 @@ bool Replay::run(std::int64_t events) {
       --events;
       continue;
     }
-    std::int64_t arrival = kNeverTick;
-    bool left = false;
-    for (const Stream& s : streams_) {
-      left = left || s.have;
-      if (s.have && !s.blocked) arrival = std::min(arrival, s.arrive);
-    }
-    if (!left && controller.queued() == 0) {
+    if (!left_ && controller.queued() == 0) {
       if (++now_channel_ == channels_) {
         now_channel_ = 0;
         closing_ = true;
@@ -178,21 +175,21 @@ bool Replay::run(std::int64_t events) {
       continue;
     }
     const std::int64_t next = controller.next_event();
-    if (next == kNeverTick && arrival == kNeverTick) {
+    if (next == kNeverTick && arrival_ == kNeverTick) {
       throw std::logic_error("memory channel " + std::to_string(now_channel_) + " stands still:\n" +
                              controller.describe_wait());
     }
-    if (next <= arrival) {
+    if (next <= arrival_) {
       controller.advance(next);
       --events;
       // a queue gets room when a request leaves it: with a completion, or at its ACT
-      if (!controller.completions.empty() || next == arrival || config_.slot_freed_at_act) {
+      if (!controller.completions.empty() || next == arrival_ || config_.slot_freed_at_act) {
         offer(next);
       } else if (!controller.commands.empty()) {
         collect();
       }
     } else {
-      offer(arrival);
+      offer(arrival_);
       --events;
     }
   }

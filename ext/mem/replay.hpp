@@ -90,6 +90,8 @@ class Replay {
   std::vector<Stream> streams_;
   std::vector<std::vector<std::uint32_t>> rows_of_;  // coordinate table: rows of each (channel, queue pair)
   int now_channel_ = -1;
+  std::int64_t arrival_ = kNeverTick;  // of the next burst that is not held back by a full queue
+  bool left_ = false;                  // bursts to be offered
   bool closing_ = false;
   std::int64_t last_done_ = 0;
   std::int64_t finished_ = 0;

@@ -1,5 +1,12 @@
 #include "mem/timing_rules.hpp"
 
+#include "mem/bank_kernels.hpp"
+
+#if defined(__x86_64__) && defined(__GNUC__)
+#include <immintrin.h>
+#define COSIM_TARGET __attribute__((target("avx2")))
+#endif
+
 namespace cosim::mem {
 namespace {
 
@@ -42,7 +49,10 @@ void TimingRules::Delays::erase(BankClass to) {
 }
 
 TimingRules::TimingRules(const ChannelConfig& config)
-    : banks_(config.banks()), group_(config.banks_per_group), stack_(config.banks_per_group * config.bank_groups) {
+    : avx2_(has_avx2() && config.banks_per_group % 4 == 0),
+      banks_(config.banks()),
+      group_(config.banks_per_group),
+      stack_(config.banks_per_group * config.bank_groups) {
   for (Effects& d : effects_) {
     d.own.fill(kLongAgo);
     d.bus.fill(kLongAgo);
@@ -105,5 +115,88 @@ void TimingRules::prune() {
     d.any_stack = d.stack_id.count + d.other_stack_id.count > 0;
   }
 }
+
+// The ring holds the last act_window_ ACTs; the oldest bounds the next but window - 1.
+inline void TimingRules::note_act(std::int32_t t, EarliestTicks& e) const {
+  e.act_ring[static_cast<std::size_t>(e.act_ring_at)] = t;
+  e.act_ring_at = e.act_ring_at + 1 == act_window_ ? 0 : e.act_ring_at + 1;
+  std::int32_t& next_act = e.own[gate_index(Command::ACT)];
+  next_act = std::max(next_act, e.act_ring[static_cast<std::size_t>(e.act_ring_at)] + act_window_ticks_);
+}
+
+void TimingRules::apply_portable(Command c, int bank, std::int32_t t, EarliestTicks& e, Gates& bus) const {
+  const Effects& d = effects_[static_cast<std::size_t>(index(c))];
+  raise_by(e.own.data(), d.own.data(), kGates, t);
+  if (d.any_bus) raise_by(bus.data(), d.bus.data(), kGates, t);
+  if (c == Command::ACT && act_window_ != 0) note_act(t, e);
+  if (bank < 0) return;
+  const auto b = static_cast<std::size_t>(bank);
+  for (const Delay& x : d.bank) {
+    std::int32_t& at = e.at(x.to, b);
+    at = std::max(at, t + x.value);
+  }
+  const std::size_t group = first_of_group_[b];
+  for (const Delay& x : d.bank_group) raise_all(&e.at(x.to, group), group_, t + x.value);
+  if (!d.any_stack) return;
+  const int stack = first_of_stack_[b];
+  for (const Delay& x : d.stack_id) raise_all(&e.at(x.to, static_cast<std::size_t>(stack)), stack_, t + x.value);
+  for (const Delay& x : d.other_stack_id) {
+    raise_all(&e.at(x.to, 0), stack, t + x.value);
+    raise_all(&e.at(x.to, 0) + stack + stack_, banks_ - stack - stack_, t + x.value);
+  }
+}
+
+#ifdef COSIM_TARGET
+
+namespace {
+
+COSIM_TARGET inline void raise_gates(Gates& at, const Gates& delay, __m256i now) {
+  auto* const p = reinterpret_cast<__m256i*>(at.data());
+  const __m256i after = _mm256_add_epi32(now, *reinterpret_cast<const __m256i*>(delay.data()));
+  *p = _mm256_max_epi32(*p, after);
+}
+
+// at[i] = max(at[i], value); `count` is a multiple of four.
+COSIM_TARGET inline void raise_banks(std::int32_t* at, int count, std::int32_t value) {
+  const __m128i v = _mm_set1_epi32(value);
+  for (std::int32_t* const end = at + count; at != end; at += 4) {
+    auto* const p = reinterpret_cast<__m128i*>(at);
+    _mm_store_si128(p, _mm_max_epi32(_mm_load_si128(p), v));
+  }
+}
+
+}  // namespace
+
+COSIM_TARGET void TimingRules::apply_avx2(Command c, int bank, std::int32_t t, EarliestTicks& e, Gates& bus) const {
+  const Effects& d = effects_[static_cast<std::size_t>(index(c))];
+  const __m256i now = _mm256_set1_epi32(t);
+  raise_gates(e.own, d.own, now);
+  if (d.any_bus) raise_gates(bus, d.bus, now);
+  if (c == Command::ACT && act_window_ != 0) note_act(t, e);
+  if (bank < 0) return;
+  const auto b = static_cast<std::size_t>(bank);
+  for (const Delay& x : d.bank) {
+    std::int32_t& at = e.at(x.to, b);
+    at = std::max(at, t + x.value);
+  }
+  const std::size_t group = first_of_group_[b];
+  for (const Delay& x : d.bank_group) raise_banks(&e.at(x.to, group), group_, t + x.value);
+  if (!d.any_stack) return;
+  const int stack = first_of_stack_[b];
+  for (const Delay& x : d.stack_id) raise_banks(&e.at(x.to, static_cast<std::size_t>(stack)), stack_, t + x.value);
+  for (const Delay& x : d.other_stack_id) {
+    std::int32_t* const first = &e.at(x.to, 0);
+    raise_banks(first, stack, t + x.value);
+    raise_banks(first + stack + stack_, banks_ - stack - stack_, t + x.value);
+  }
+}
+
+#else
+
+void TimingRules::apply_avx2(Command c, int bank, std::int32_t t, EarliestTicks& e, Gates& bus) const {
+  apply_portable(c, bank, t, e, bus);
+}
+
+#endif
 
 }  // namespace cosim::mem

@@ -42,7 +42,7 @@ using Gates = std::array<std::int32_t, kGates>;  // by command: the earliest tic
 struct EarliestTicks {
   // bank, bank-group and stack rules folded in
   alignas(64) std::array<PerBank<std::int32_t>, kBankClasses> banks{};
-  alignas(16) Gates own{};  // rules of the whole pseudo-channel
+  alignas(32) Gates own{};  // rules of the whole pseudo-channel
   std::array<std::int32_t, kMaxWindow> act_ring{};
   std::int32_t act_ring_at = 0;
 
@@ -55,8 +55,14 @@ class TimingRules {
   explicit TimingRules(const ChannelConfig& config);
 
   // Books what command `c` at tick `t` delays; bank -1: all banks.
-  void apply(Command c, int bank, std::int32_t t, EarliestTicks& e, Gates& bus) const;
+  void apply(Command c, int bank, std::int32_t t, EarliestTicks& e, Gates& bus) const {
+    avx2_ ? apply_avx2(c, bank, t, e, bus) : apply_portable(c, bank, t, e, bus);
+  }
+  // For tests: without the vectors of this machine.
+  void use_portable() { avx2_ = false; }
 
+  // Whether the command delays commands of the other pseudo-channels.
+  [[nodiscard]] bool delays_the_bus(Command c) const { return effects_[static_cast<std::size_t>(index(c))].any_bus; }
   [[nodiscard]] std::int32_t act_window() const { return act_window_; }  // ACTs; 0: no window
   [[nodiscard]] std::int32_t act_window_ticks() const { return act_window_ticks_; }
   // Distance of a per-bank refresh from an ACT of any bank of its pseudo-channel.
@@ -78,8 +84,8 @@ class TimingRules {
     void erase(BankClass to);
   };
   struct Effects {  // of one command; kLongAgo where it delays nothing
-    alignas(16) Gates own{};
-    alignas(16) Gates bus{};
+    alignas(32) Gates own{};
+    alignas(32) Gates bus{};
     bool any_bus = false;
     bool any_stack = false;
     Delays bank;
@@ -88,44 +94,20 @@ class TimingRules {
     Delays other_stack_id;
   };
   void prune();
+  void apply_portable(Command c, int bank, std::int32_t t, EarliestTicks& e, Gates& bus) const;
+  void apply_avx2(Command c, int bank, std::int32_t t, EarliestTicks& e, Gates& bus) const;
+  void note_act(std::int32_t t, EarliestTicks& e) const;
 
   std::array<Effects, kCommands> effects_;
   std::int32_t act_window_ = 0;        // ACTs ...
   std::int32_t act_window_ticks_ = 0;  // ... within these ticks
   std::int32_t act_to_refresh_ = 0;
+  bool avx2_;
   int banks_;
   int group_;                               // banks
   int stack_;                               // banks
   PerBank<std::uint8_t> first_of_group_{};  // by bank
   PerBank<std::uint8_t> first_of_stack_{};
 };
-
-inline void TimingRules::apply(Command c, int bank, std::int32_t t, EarliestTicks& e, Gates& bus) const {
-  const Effects& d = effects_[static_cast<std::size_t>(index(c))];
-  raise_by(e.own.data(), d.own.data(), kGates, t);
-  if (d.any_bus) raise_by(bus.data(), d.bus.data(), kGates, t);
-  if (c == Command::ACT && act_window_ != 0) {
-    // the ring holds the last act_window_ ACTs; the oldest bounds the next but window - 1
-    e.act_ring[static_cast<std::size_t>(e.act_ring_at)] = t;
-    e.act_ring_at = e.act_ring_at + 1 == act_window_ ? 0 : e.act_ring_at + 1;
-    std::int32_t& next_act = e.own[gate_index(Command::ACT)];
-    next_act = std::max(next_act, e.act_ring[static_cast<std::size_t>(e.act_ring_at)] + act_window_ticks_);
-  }
-  if (bank < 0) return;
-  const auto b = static_cast<std::size_t>(bank);
-  for (const Delay& x : d.bank) {
-    std::int32_t& at = e.at(x.to, b);
-    at = std::max(at, t + x.value);
-  }
-  const std::size_t group = first_of_group_[b];
-  for (const Delay& x : d.bank_group) raise_all(&e.at(x.to, group), group_, t + x.value);
-  if (!d.any_stack) return;
-  const int stack = first_of_stack_[b];
-  for (const Delay& x : d.stack_id) raise_all(&e.at(x.to, static_cast<std::size_t>(stack)), stack_, t + x.value);
-  for (const Delay& x : d.other_stack_id) {
-    raise_all(&e.at(x.to, 0), stack, t + x.value);
-    raise_all(&e.at(x.to, 0) + stack + stack_, banks_ - stack - stack_, t + x.value);
-  }
-}
 
 }  // namespace cosim::mem
