@@ -14,7 +14,6 @@ import pandas as pd
 from cosim.config.errors import ConfigErrors, did_you_mean, one_of
 from cosim.config.load import resolved_yaml
 from cosim.config.schema_experiment import ExperimentSpec
-from cosim.policy.registry import make_policy
 from cosim.report.contents import RunContents
 from cosim.report.directory import file_sha256, write_atomically
 from cosim.report.timeline import Timeline
@@ -161,8 +160,6 @@ class Experiment:
         Raises:
             ConfigErrors or another ValueError: all that is wrong.
         """
-        for position, policy in enumerate(self._loaded.spec.policies):
-            make_policy(policy.name, policy.params, path=f"policies.{position}")
         self._setup.check()
         Validation.prepare(self._loaded, self._setup)
         for point in self.points:

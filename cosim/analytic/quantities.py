@@ -13,7 +13,7 @@ from cosim.config.units import BYTES, ENERGY, TIME, Dimension
 STATISTICS = ("mean", "p50", "p95", "p99", "total")
 
 #: Stems whose mean bears the bare name, as in ``balance`` or ``bytes_weight``.
-_BARE = ("balance", "replica_factor", "energy")
+_BARE = ("balance", "replica_factor", "energy", "changed_choices", "top1_retention")
 _BYTES_STEM = re.compile(r"bytes_[a-z][a-z0-9_]*")
 
 
@@ -21,10 +21,11 @@ _BYTES_STEM = re.compile(r"bytes_[a-z][a-z0-9_]*")
 class Quantity:
     """A metric: one statistic of one column of the layers frame.
 
-    The name is ``<stem>_<statistic>``; for traffic, balance, replica factor and energy the mean per layer
-    and batch is just ``<stem>``.
+    The name is ``<stem>_<statistic>``; for traffic, balance, replica factor, energy and shares of changed
+    routing the mean per layer and batch is just ``<stem>``.
 
-    stem:      layer_latency, stage_<stage>, bytes_<class>, balance, replica_factor or energy
+    stem:      layer_latency, stage_<stage>, bytes_<class>, balance, replica_factor, energy, changed_choices or
+               top1_retention
     statistic: one of STATISTICS
     column:    column of the layers frame
     unit:      unit of the metric; ``scale`` is one unit of the column in it
@@ -85,7 +86,8 @@ def quantity_names(
     """Names to offer where an unknown one was written."""
     stems = ["layer_latency", *(f"stage_{stage}" for stage in STAGES), *(f"bytes_{name}" for name in byte_classes)]
     names = [_name(stem, statistic) for stem in (*stems, "energy") for statistic in STATISTICS]
-    names += [_name(stem, statistic) for stem in _BARE[:2] for statistic in STATISTICS if statistic != "total"]
+    shares = [stem for stem in _BARE if stem != "energy"]
+    names += [_name(stem, statistic) for stem in shares for statistic in STATISTICS if statistic != "total"]
     return names
 
 

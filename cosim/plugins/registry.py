@@ -52,6 +52,7 @@ _OWN: Mapping[str, Mapping[str, str]] = {
     "policies": {
         "static": "cosim.policy.static:Static",
         "hot_replication": "cosim.policy.hot_replication:HotReplication",
+        "hda_moe": "cosim.policy.hardware_aware_gating:HDAMoE",
         "popularity_prefetch": "cosim.policy.popularity_prefetch:PopularityPrefetch",
         "hcrmap": "cosim.policy.hcrmap.policy:HCRMap",
         "fixed_replica": "cosim.policy.fixed_replica:FixedReplica",

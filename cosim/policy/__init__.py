@@ -2,6 +2,7 @@
 
 from cosim.policy.base import (
     ActionKind,
+    GateState,
     Outcome,
     Policy,
     Prefetch,
@@ -23,6 +24,7 @@ __all__ = [
     "ActionKind",
     "Directory",
     "ExpertPart",
+    "GateState",
     "Outcome",
     "PlacedReplica",
     "Placement",

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ActionKind",
+    "GateState",
     "Outcome",
     "Policy",
     "Prefetch",
@@ -136,6 +137,21 @@ class PrefetchState:
 
 
 @dataclass(frozen=True)
+class GateState:
+    """What a gate may look at besides the scores.
+
+    recorded: the model's own choice, shape (tokens, slots), -1 an empty slot. homes: compute endpoint of each token.
+    """
+
+    batch: int
+    layer: int
+    recorded: npt.NDArray[np.integer]
+    homes: npt.NDArray[np.int32]
+    directory: Directory
+    pressure: Pressure
+
+
+@dataclass(frozen=True)
 class RoutedEvent:
     """A layer's routing is known: its token groups, and what the system looks like at that instant.
 
@@ -210,6 +226,13 @@ class Policy:
         from cosim.policy.placement import expert_parallel
 
         return expert_parallel(system, model)
+
+    def gate(self, scores: npt.NDArray[np.floating], state: GateState) -> npt.NDArray[np.floating]:
+        """Adjusted router scores, shape (tokens, experts) like ``scores``; the highest of each token are its experts.
+
+        Called only where ``preserves_routing`` is false. Weights stay those of the original scores.
+        """
+        raise NotImplementedError
 
     def on_window(self, state: WindowState) -> Sequence[ResidencyAction]:
         """The slow loop: residency actions after each decision window."""

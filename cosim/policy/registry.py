@@ -4,51 +4,21 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable, Mapping
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
 from cosim.config.errors import ConfigError, ConfigErrors, did_you_mean, one_of
+from cosim.plugins.registry import names, plugins
 from cosim.policy.base import Policy
-from cosim.policy.eplb import Eplb
-from cosim.policy.fixed_replica import FixedReplica
-from cosim.policy.hcrmap import HCRMap
-from cosim.policy.hot_replication import HotReplication
-from cosim.policy.hybrid_parallel import ExpertParallel, Placed, TensorParallel
-from cosim.policy.hydra import Hydra
-from cosim.policy.moentwine import Moentwine
-from cosim.policy.pimoe import Pimoe
-from cosim.policy.popularity_prefetch import PopularityPrefetch
-from cosim.policy.static import Static
 
-__all__ = ["GROUP", "SHIPPED", "make_policy", "policy_names"]
-
-GROUP = "cosim.policies"
-
-SHIPPED: dict[str, type[Policy]] = {
-    policy.name: policy
-    for policy in (
-        Static,
-        HotReplication,
-        PopularityPrefetch,
-        TensorParallel,
-        ExpertParallel,
-        Placed,
-        FixedReplica,
-        Eplb,
-        Hydra,
-        Moentwine,
-        Pimoe,
-        HCRMap,
-    )
-}
+__all__ = ["make_policy", "policy_names"]
 
 
 def policy_names() -> list[str]:
-    """Every name :func:`make_policy` knows, shipped ones first; installed ones are listed without importing them."""
-    return [*SHIPPED, *sorted({entry.name for entry in entry_points(group=GROUP)} - set(SHIPPED))]
+    """Every name :func:`make_policy` knows, without importing any."""
+    return names("policies")
 
 
 def make_policy(name: str, params: Mapping[str, object], path: str = "policies") -> Policy:
@@ -66,20 +36,19 @@ def make_policy(name: str, params: Mapping[str, object], path: str = "policies")
     try:
         policy = factory(dict(params))
     except ValidationError as error:
-        raise ConfigErrors([_finding(name, path, item) for item in error.errors()]) from None
+        known = list(getattr(factory, "Params", Policy.Params).model_fields)
+        raise ConfigErrors([_finding(known, path, item) for item in error.errors()]) from None
     if not isinstance(policy, Policy):
         raise ConfigErrors.single("a subclass of cosim.policy.Policy", type(policy).__name__, path=path)
     return policy
 
 
 def _factory(name: str, path: str) -> Callable[[Mapping[str, object]], Any]:
-    if name in SHIPPED:
-        return SHIPPED[name]
     if ".py:" in name:
         return _from_file(name, path)
-    for entry in entry_points(group=GROUP):
-        if entry.name == name:
-            loaded: Callable[[Mapping[str, object]], Any] = entry.load()
+    for plugin in plugins("policies"):
+        if plugin.name == name:
+            loaded: Callable[[Mapping[str, object]], Any] = plugin.load()
             return loaded
     known = policy_names()
     raise ConfigErrors.single(
@@ -106,9 +75,8 @@ def _from_file(name: str, path: str) -> Callable[[Mapping[str, object]], Any]:
     return found  # type: ignore[no-any-return]
 
 
-def _finding(name: str, path: str, item: Mapping[str, Any]) -> ConfigError:
+def _finding(known: list[str], path: str, item: Mapping[str, Any]) -> ConfigError:
     where = ".".join(str(part) for part in item["loc"])
-    known = list(SHIPPED[name].Params.model_fields) if name in SHIPPED else []
     if item["type"] == "extra_forbidden":
         return ConfigError(
             None,

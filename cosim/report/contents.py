@@ -89,7 +89,9 @@ LAYERS = FrameSpec(
     (*_RUN, ("batch", "count"), ("layer", "count")),
     tuple((f"{stage}_fs", "count") for stage in (*STAGES, "total")),
     open_prefix="bytes_",
-    optional=(("balance", "real"), ("replica_factor", "real"), ("energy_J", "real")),
+    optional=tuple(
+        (name, "real") for name in ("balance", "replica_factor", "energy_J", "changed_choices", "top1_retention")
+    ),
 )
 LINKS = FrameSpec(
     "links",

@@ -22,6 +22,7 @@ from cosim.report.vocabulary import (
     BALANCE,
     BYTES_DEFINITION,
     BYTES_PREFIX,
+    CHANGED_CHOICES,
     ENERGY,
     ERROR,
     ERROR_ABS,
@@ -34,6 +35,7 @@ from cosim.report.vocabulary import (
     SAME_ORDER,
     STAGE_ERROR_PREFIX,
     STAGE_ERROR_SUFFIX,
+    TOP1_RETENTION,
     Scale,
     count,
     decimals,
@@ -138,7 +140,7 @@ def traffic_table(contents: RunContents) -> TextTable | None:
     """Bytes by message class, balance, replica factor and energy; None where the run measured none of them."""
     present = set(contents.metrics["metric"])
     classes = sorted(name for name in present if name.startswith(BYTES_PREFIX))
-    others = [name for name in (BALANCE, REPLICA_FACTOR, ENERGY) if name in present]
+    others = [name for name in (BALANCE, REPLICA_FACTOR, CHANGED_CHOICES, TOP1_RETENTION, ENERGY) if name in present]
     if not classes and not others:
         return None
     scales = {}
@@ -164,9 +166,7 @@ def traffic_table(contents: RunContents) -> TextTable | None:
     notes = [BYTES_DEFINITION] if classes else []
     if BALANCE in others:
         notes.append(f"balance: {contents.info.balance_definition}")
-    notes += [
-        f"{METRICS[name].label}: {METRICS[name].definition}" for name in (REPLICA_FACTOR, ENERGY) if name in others
-    ]
+    notes += [f"{METRICS[name].label}: {METRICS[name].definition}" for name in others if name != BALANCE]
     return TextTable("Traffic, balance and energy", header, tuple(rows), tuple(notes))
 
 

@@ -13,6 +13,7 @@ LATENCY = "layer_latency_mean"
 PERCENTILES = {"layer_latency_p50": 0.50, "layer_latency_p95": 0.95, "layer_latency_p99": 0.99}
 BALANCE = "balance"
 REPLICA_FACTOR = "replica_factor"
+CHANGED_CHOICES, TOP1_RETENTION = "changed_choices", "top1_retention"
 ENERGY = "energy"
 ERROR = "error_against_flit"
 RANK_AGREEMENT = "rank_agreement"
@@ -42,6 +43,8 @@ METRICS: dict[str, Metric] = {
         Metric("layer_latency_p99", "P99", "ns", "99th percentile over the same units"),
         Metric(BALANCE, "balance", "1", "see the definition under the table"),
         Metric(REPLICA_FACTOR, "replicas", "1", "copies of an expert, mean over experts, layers and batches"),
+        Metric(CHANGED_CHOICES, "changed", "1", "share of the tokens' experts that the policy's gate chose anew"),
+        Metric(TOP1_RETENTION, "top-1 kept", "1", "share of tokens whose highest-scored expert is still among theirs"),
         Metric(ENERGY, "energy", "J", "mean per layer and batch, from the system's declared figures"),
         Metric(
             ERROR,

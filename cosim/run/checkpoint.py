@@ -21,6 +21,7 @@ from cosim.policy.directory import DIRECTORY
 from cosim.policy.residency import CopyOrder
 from cosim.run.loop import LayerResult, LivePrefetch
 from cosim.run.recording import DecisionRecord, LayerDecision
+from cosim.workload.gating import GateCounts
 from cosim.workload.groups import GROUPS
 from cosim.workload.stages import STAGES
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["load_state", "record_from_json", "record_to_json", "save_state"]
 
-_SCHEMA = 3
+_SCHEMA = 4
 
 
 def save_state(loop: RunLoop) -> bytes:
@@ -61,6 +62,7 @@ def save_state(loop: RunLoop) -> bytes:
                 "bytes_by_class": dict(r.bytes_by_class),
                 "replica_factor": r.replica_factor,
                 "energy_J": r.energy_J,
+                "gate": None if r.gate is None else asdict(r.gate),
             }
             for r in results
         ],
@@ -120,6 +122,7 @@ def load_state(loop: RunLoop, data: bytes) -> None:
     for item in facts["results"]:
         part = slice(first, first + item.pop("groups"))
         first = part.stop
+        gate = item.pop("gate")
         loop.results.append(
             LayerResult(
                 groups=arrays["groups"][part],
@@ -128,6 +131,7 @@ def load_state(loop: RunLoop, data: bytes) -> None:
                 stages={stage: arrays[f"stage_{stage}"][part] for stage in (*STAGES, "end")},
                 fetch_bytes=arrays["fetch_bytes"][part],
                 resident_fraction=arrays["resident_fraction"][part],
+                gate=None if gate is None else GateCounts(**gate),
                 **item,
             )
         )
@@ -170,7 +174,14 @@ def record_to_json(record: DecisionRecord) -> dict[str, Any]:
     """A decision record as plain JSON."""
     return {
         "layers": [
-            [batch, layer, [_action_to_json(a) for a in decision.actions], decision.replicas.tolist(), decision.cost_fs]
+            [
+                batch,
+                layer,
+                [_action_to_json(a) for a in decision.actions],
+                decision.replicas.tolist(),
+                decision.cost_fs,
+                None if decision.ids is None else decision.ids.tolist(),
+            ]
             for (batch, layer), decision in record.layers.items()
         ],
         "windows": [[window, [_action_to_json(a) for a in actions]] for window, actions in record.windows.items()],
@@ -180,8 +191,13 @@ def record_to_json(record: DecisionRecord) -> dict[str, Any]:
 def record_from_json(data: Mapping[str, Any]) -> DecisionRecord:
     """What :func:`record_to_json` wrote."""
     record = DecisionRecord()
-    for batch, layer, actions, replicas, cost in data["layers"]:
-        decision = LayerDecision(tuple(_action_from_json(a) for a in actions), np.array(replicas, dtype=np.int32), cost)
+    for batch, layer, actions, replicas, cost, ids in data["layers"]:
+        decision = LayerDecision(
+            tuple(_action_from_json(a) for a in actions),
+            np.array(replicas, dtype=np.int32),
+            cost,
+            None if ids is None else np.array(ids, dtype=np.int32),
+        )
         record.add(batch, layer, decision)
     for window, actions in data["windows"]:
         record.add_window(window, tuple(_action_from_json(a) for a in actions))

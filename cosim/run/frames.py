@@ -12,6 +12,7 @@ import pandas as pd
 
 from cosim.config.schema_network import MESSAGE_CLASSES
 from cosim.run.loop import LayerResult
+from cosim.workload.gating import GateCounts
 from cosim.workload.stages import STAGES
 
 if TYPE_CHECKING:
@@ -52,10 +53,15 @@ def layer_rows(results: Sequence[LayerResult]) -> pd.DataFrame:
                 **{f"bytes_{name}": moved for name, moved in result.bytes_by_class.items()},
                 "replica_factor": result.replica_factor,
                 **({} if result.energy_J is None else {"energy_J": result.energy_J}),
+                **({} if result.gate is None else _shares(result.gate)),
             }
         )
     frame: pd.DataFrame = pd.DataFrame(rows)
     return frame
+
+
+def _shares(gate: GateCounts) -> dict[str, float]:
+    return {"changed_choices": gate.changed / gate.choices, "top1_retention": gate.kept_top1 / gate.tokens}
 
 
 def group_rows(results: Sequence[LayerResult], seed: int, neurons: int) -> pd.DataFrame:

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cosim.policy.base import (
+    GateState,
     Outcome,
     Policy,
     Prefetch,
@@ -30,6 +31,7 @@ from cosim.run.machine import COMPUTE, DECISION, FETCH, REVOKE, Machine, single_
 from cosim.run.pressure import PressureMeter
 from cosim.run.recording import DecisionRecord, LayerDecision
 from cosim.workload.backbone import backbone_work
+from cosim.workload.gating import GateCounts, choose, kept_choices
 from cosim.workload.groups import first_tokens, shared_groups, token_groups, token_homes
 from cosim.workload.legs import legs_of, returned_bytes
 from cosim.workload.lowering import LayerTasks, WorkRates, lower_layer
@@ -64,6 +66,8 @@ class LoopInputs:
     batches: token rows of each batch.
     layers: MoE layers that run, ascending.
     full_model: of scope ``model``. burst_bytes: what it reads are whole bursts.
+    scores: router scores, shape (scored tokens, MoE layers, experts), and their rows of ``ids``; for policies that
+        change routing.
     """
 
     ids: npt.NDArray[np.integer]
@@ -74,6 +78,7 @@ class LoopInputs:
     scope: str
     full_model: FullModelSpec | None = None
     burst_bytes: int = 1
+    scores: tuple[npt.NDArray[np.floating], npt.NDArray[np.int64]] | None = None
 
 
 @dataclass(frozen=True)
@@ -81,7 +86,7 @@ class LayerResult:
     """One (batch, layer) unit: its groups with their replicas and stage times, and the bytes that moved meanwhile.
 
     A group whose replica is split has an entry per part in every array; ``first_tokens`` counts each token once per
-    chiplet (see cosim.workload.groups), 0 for shared experts.
+    chiplet (see cosim.workload.groups), 0 for shared experts. ``gate`` says how a policy changed the routing.
     """
 
     batch: int
@@ -97,6 +102,7 @@ class LayerResult:
     bytes_by_class: Mapping[str, int]
     replica_factor: float
     energy_J: float | None
+    gate: GateCounts | None = None
 
     def critical(self) -> dict[str, int]:
         """Stages of the group that ends last (the first of them); they add up to ``total``."""
@@ -209,9 +215,10 @@ class RunLoop:
         if self.inputs.scope != "routed":
             self._gate(homes, machine.now_fs)
         routed_fs = machine.now_fs
-        groups = token_groups(self.inputs.ids[rows, layer], homes, layer, model.activation_bytes)
         decided = self.replay.layer(batch, layer) if self.replay is not None else None
         directory = self.residency.directory(with_pending=decided is not None)
+        ids, chosen, gate = self._routing(batch, layer, homes, directory, decided)
+        groups = token_groups(ids, homes, layer, model.activation_bytes)
         if decided is None:
             pressure = self.meter.read(self.residency)
             event = RoutedEvent(
@@ -229,15 +236,15 @@ class RunLoop:
             self.outcomes.clear()
             actions = tuple(self.policy.on_routed(event))
             assigned = self.policy.assign(groups, directory, pressure)
-            cost = self._cost("on_routed") + self._cost("assign")
+            cost = self._cost("on_routed") + self._cost("assign") + (self._cost("gate") if gate is not None else 0)
         else:
             actions, assigned, cost = decided.actions, self._rows_of(decided, directory), decided.cost_fs
         self._check_assignment(groups, assigned, directory)
         effective = routed_fs + cost
-        self.record.add(batch, layer, LayerDecision(actions, directory.rows["replica"][assigned], cost))
+        self.record.add(batch, layer, LayerDecision(actions, directory.rows["replica"][assigned], cost, chosen))
         legs, rows_of_legs = legs_of(assigned, directory)
         chiplets = directory.rows["chiplet"][rows_of_legs]
-        firsts = first_tokens(self.inputs.ids[rows, layer], homes, groups, legs, chiplets)
+        firsts = first_tokens(ids, homes, groups, legs, chiplets)
         groups, assigned = groups[legs], rows_of_legs
         if self.inputs.rates.shared_bytes:
             shared = shared_groups(homes, layer, model.experts, model.activation_bytes)
@@ -285,10 +292,34 @@ class RunLoop:
             moved,
             self.residency.replica_factor(),
             self._energy(groups, replicas),
+            gate,
         )
         if self.layer_over is not None:
             self.layer_over(result, tasks, base, records)
         return result
+
+    def _routing(
+        self, batch: int, layer: int, homes: npt.NDArray[np.int32], directory: Directory, decided: LayerDecision | None
+    ) -> tuple[npt.NDArray[np.integer], npt.NDArray[np.int32] | None, GateCounts | None]:
+        """Experts of the batch's tokens; where the policy has a gate, what it chose and what that changed."""
+        rows = self.inputs.batches[batch]
+        recorded = self.inputs.ids[rows, layer]
+        if self.policy.preserves_routing:
+            return recorded, None, None
+        assert self.inputs.scores is not None
+        values, scored = self.inputs.scores
+        scores = values[np.searchsorted(scored, rows), layer]
+        if decided is not None:
+            assert decided.ids is not None
+            return decided.ids, decided.ids, kept_choices(scores, recorded, decided.ids)
+        state = GateState(batch, layer, recorded, homes, directory, self.meter.read(self.residency))
+        adjusted = self.policy.gate(scores, state)
+        if not isinstance(adjusted, np.ndarray) or adjusted.shape != scores.shape or not np.isfinite(adjusted).all():
+            raise PolicyError(
+                f"policy {self.policy.name}: gate must return finite scores of shape {scores.shape} (tokens, experts)"
+            )
+        chosen = choose(adjusted, recorded)
+        return chosen, chosen, kept_choices(scores, recorded, chosen)
 
     def _energy(self, groups: npt.NDArray[np.void], replicas: npt.NDArray[np.void]) -> float | None:
         """Joules since the end of the layer before."""

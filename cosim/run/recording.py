@@ -19,11 +19,13 @@ class LayerDecision:
 
     replicas: identity of the replica that serves each token group, int32, shape (groups,).
     cost_fs: time the decision took.
+    ids: the experts that a gate chose, int32, shape (tokens, slots); None where routing was kept.
     """
 
     actions: tuple[Prefetch | Revoke, ...]
     replicas: npt.NDArray[np.int32]
     cost_fs: int
+    ids: npt.NDArray[np.int32] | None = None
 
 
 @dataclass
@@ -57,5 +59,10 @@ class DecisionRecord:
             mine.actions == theirs.actions
             and mine.cost_fs == theirs.cost_fs
             and np.array_equal(mine.replicas, theirs.replicas)
+            and _same(mine.ids, theirs.ids)
             for mine, theirs in ((self.layers[key], other.layers[key]) for key in self.layers)
         )
+
+
+def _same(mine: npt.NDArray[np.int32] | None, theirs: npt.NDArray[np.int32] | None) -> bool:
+    return mine is theirs if mine is None or theirs is None else np.array_equal(mine, theirs)

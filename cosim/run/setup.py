@@ -15,6 +15,7 @@ import pandas as pd
 from cosim.config.errors import ConfigErrors
 from cosim.config.units import BYTES, format_quantity
 from cosim.policy.base import Profile
+from cosim.policy.registry import make_policy
 from cosim.run.memory_channel import MemoryChannel
 from cosim.system import LoadedExperiment, System
 from cosim.trace import RoutingTrace, load, zipf_markov
@@ -134,6 +135,24 @@ class Setup:
         )
         return [batch.tokens for batch in made]
 
+    def router_scores(self, policy: str) -> tuple[npt.NDArray[np.floating], npt.NDArray[np.int64]]:
+        """Router scores and the trace rows they belong to, for a policy that chooses experts by them.
+
+        Raises:
+            ConfigErrors: rows of the evaluate part without scores.
+        """
+        scores, rows = self.trace.scores, self.trace.scores_token
+        evaluated = self.parts.evaluate
+        scored = 0 if rows is None else int(np.isin(evaluated, rows).sum())
+        if scores is None or rows is None or scored < len(evaluated):
+            raise ConfigErrors.single(
+                f"router scores of every evaluated token, by which the policy {policy!r} chooses experts",
+                f"scores of {scored} of {len(evaluated)}",
+                path="trace.evaluate",
+                suggestion="evaluate requests that 'cosim trace inspect' lists as scored, or leave the policy out",
+            )
+        return scores, rows
+
     @cached_property
     def profile(self) -> Profile:
         """Counts and transitions of the profile part."""
@@ -216,11 +235,19 @@ class Setup:
         return frozenset(zip(chosen["batch"].tolist(), chosen["layer"].tolist(), strict=True))
 
     def check(self) -> None:
-        """Reads the trace and makes every seed's batches, so that a wrong input is found before anything runs."""
+        """Reads the trace, makes every seed's batches and the policies, so that a wrong input is found before anything runs.
+
+        Raises:
+            ConfigErrors: all that is wrong, a policy that chooses experts by scores that the trace does not have, too.
+        """
         self._check_capacity()
         for seed in self.spec.seeds:
             self.batches(seed)
         _ = self.profile, self.rates
+        for position, chosen in enumerate(self.spec.policies):
+            policy = make_policy(chosen.name, chosen.params, path=f"policies.{position}")
+            if not policy.preserves_routing:
+                self.router_scores(policy.name)
 
     def _check_capacity(self) -> None:
         """One copy of every expert that is held must fit the tier of homes.

@@ -81,6 +81,7 @@ def unit_loop(
             spec.workload.scope,
             spec.workload.full_model,
             setup.burst_bytes,
+            None if policy.preserves_routing else setup.router_scores(key.policy),
         ),
         setup.profile,
         window_batches=policy.window_batches,

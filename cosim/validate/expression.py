@@ -210,9 +210,11 @@ def _term(node: ast.Call) -> Term:
         if keyword.arg in ("rung", "point"):
             words[keyword.arg] = _word(keyword.value)
         else:
-            if not isinstance(keyword.value, ast.Constant):
+            negative = isinstance(keyword.value, ast.UnaryOp) and isinstance(keyword.value.op, ast.USub)
+            value = keyword.value.operand if isinstance(keyword.value, ast.UnaryOp) and negative else keyword.value
+            if not isinstance(value, ast.Constant):
                 raise ExpressionError(f"a number for {keyword.arg}", ast.unparse(keyword.value))
-            where[keyword.arg] = _number(keyword.value)
+            where[keyword.arg] = -_number(value) if negative else _number(value)
     return Term(measured, policy, words.get("rung"), tuple(sorted(where.items())), words.get("point"))
 
 

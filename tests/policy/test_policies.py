@@ -82,7 +82,7 @@ def test_hot_replication_stays_within_budget_and_copies_hot_experts(budget: floa
 
 
 def test_unknown_names_and_parameters_are_listed_with_the_nearest_spelling() -> None:
-    assert policy_names()[:3] == ["static", "hot_replication", "popularity_prefetch"]
+    assert {"static", "hot_replication", "popularity_prefetch"} <= set(policy_names())
     with pytest.raises(ConfigErrors, match="did you mean 'static'"):
         make_policy("statc", {})
     with pytest.raises(ConfigErrors, match="did you mean 'max_replicas'"):

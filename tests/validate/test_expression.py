@@ -21,6 +21,7 @@ FIGURES = {
     "layer_latency_mean(a)": 6.0,
     "layer_latency_mean(b)": 4.0,
     "layer_latency_mean(b, rung=link+command, layer=3)": 9.0,
+    "layer_latency_mean(b, r_comm=-0.01)": 8.0,
     "bytes_weight(a)": 12.0,
     "balance(zero)": 0.0,
 }
@@ -34,6 +35,7 @@ FIGURES = {
         ("1 - layer_latency_mean(b) / layer_latency_mean(a)", 1 - 4 / 6),
         ("-(layer_latency_mean(a) - layer_latency_mean(b)) * 2", -4.0),
         ("layer_latency_mean('b', layer=3, rung='link+command')", 9.0),
+        ("layer_latency_mean(b, r_comm=-1e-2)", 8.0),
         ("min(layer_latency_mean(a), layer_latency_mean(b))", 4.0),
         ("max(layer_latency_mean(a), layer_latency_mean(b))", 6.0),
         ("geomean(layer_latency_mean(a) / 3, layer_latency_mean(b) * 2)", 4.0),
