@@ -235,7 +235,7 @@ class Setup:
         return frozenset(zip(chosen["batch"].tolist(), chosen["layer"].tolist(), strict=True))
 
     def check(self) -> None:
-        """Reads the trace, makes every seed's batches and the policies, so that a wrong input is found before anything runs.
+        """Reads the trace, makes batches and policies, so that a wrong input is found before anything runs.
 
         Raises:
             ConfigErrors: all that is wrong, a policy that chooses experts by scores that the trace does not have, too.
