@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from cosim.cli.options import out_option, override_option
+from cosim.cli.text_table import aligned
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -136,7 +137,8 @@ def sweep(reference: str, overrides: tuple[str, ...], out: Path | None, width: f
     title = f"{name} traffic of {arguments.get('packet_size_flits', 1)}-flit packets on {_title(experiment.network)}"
     facts, table = _sweep_facts(found), _sweep_table(found)
     rows = [tuple(table.header), *table.rows]
-    click.echo("\n".join([title, "", *_aligned(rows), "", *(f"{key}: {value}" for key, value in facts)]))
+    named = [f"{key}: {value}" for key, value in facts]
+    click.echo("\n".join([title, "", *aligned(rows, words_last=True), "", *named]))
     if directory is not None:
         from cosim.report.figures.latency_load import draw
         from cosim.report.figures_page import PageInfo, PageSection, render
@@ -198,18 +200,6 @@ def _title(network: Network) -> str:
     )
 
 
-def _aligned(rows: Sequence[tuple[str, ...]], left: int = 1) -> list[str]:
-    """Rows as columns: the first `left` to the left, the rest to the right."""
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    return [
-        "  ".join(
-            cell.ljust(width) if i < left or i == len(row) - 1 else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
-
-
 def _latency_rows(
     network: Network, mean: Mapping[str, float], zero_load: tuple[str, str, str] | None = None
 ) -> list[tuple[str, str, str]]:
@@ -266,7 +256,7 @@ def _traffic_report(experiment: NetworkRun, r: TrafficResult) -> list[str]:
         *_cost_rows(network, r.routing_cost),
         ("core memory", f"{r.core_bytes / 2**20:.2f}", "MiB"),
     ]
-    return [f"{name} traffic: {state}", *_aligned(rows)]
+    return [f"{name} traffic: {state}", *aligned(rows, words_last=True)]
 
 
 def _packet_report(network: Network, r: PacketResult) -> list[str]:
@@ -280,7 +270,7 @@ def _packet_report(network: Network, r: PacketResult) -> list[str]:
         *_cost_rows(network, r.routing_cost),
         ("core memory", f"{r.core_bytes / 2**20:.2f}", "MiB"),
     ]
-    return ["packets from a file", *_aligned(rows)]
+    return ["packets from a file", *aligned(rows, words_last=True)]
 
 
 def _cost_rows(network: Network, cost: RoutingCost | None) -> list[tuple[str, str, str]]:
@@ -311,7 +301,8 @@ def _busiest(links: pd.DataFrame) -> list[str]:
                 "",
             )
         )
-    return [f"busiest {len(rows) - 1} outputs (stalls in cycles that flits or heads waited for them)", *_aligned(rows)]
+    title = f"busiest {len(rows) - 1} outputs (stalls in cycles that flits or heads waited for them)"
+    return [title, *aligned(rows, words_last=True)]
 
 
 def _traffic_metrics(r: TrafficResult) -> list[dict[str, Any]]:

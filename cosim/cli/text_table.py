@@ -1,4 +1,4 @@
-"""Tables of the commands on traces: drawn on a terminal, aligned plain text elsewhere."""
+"""Tables of commands: drawn on a terminal, aligned plain text elsewhere."""
 
 from __future__ import annotations
 
@@ -11,12 +11,25 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["cell", "print_table"]
+__all__ = ["aligned", "cell", "print_table"]
 
 
 def cell(value: float, digits: int) -> str:
     """A number with so many decimals; a dash for NaN."""
     return "–" if math.isnan(value) else f"{value:.{digits}f}"
+
+
+def aligned(rows: Sequence[Sequence[str]], left: int = 1, *, words_last: bool = False) -> list[str]:
+    """Rows as lines of columns: the first ``left``, with ``words_last`` the last too, to the left, others to the right."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    to_left = {*range(left), *([len(widths) - 1] if words_last else [])}
+    return [
+        "  ".join(
+            text.ljust(width) if column in to_left else text.rjust(width)
+            for column, (text, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -32,6 +45,5 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
             table.add_row(*row)
         Console().print(table)
         return
-    widths = [max(len(row[column]) for row in (header, *rows)) for column in range(len(header))]
-    for row in (header, *rows):
-        click.echo("  ".join(text.rjust(width) for text, width in zip(row, widths, strict=True)))
+    for line in aligned((header, *rows), 0):
+        click.echo(line)

@@ -13,6 +13,7 @@ from pathlib import Path
 import click
 
 from cosim.cli.options import out_option, override_option
+from cosim.cli.text_table import aligned
 from cosim.cli.xval_ramulator2 import ramulator2
 
 __all__ = ["xval"]
@@ -129,9 +130,4 @@ def _table(table: dict[str, tuple[_Sample, _Sample]], seeds: int) -> list[str]:
         relative = f"{100 * (our.mean / their.mean - 1):+.2f} %" if their.mean else "-"
         figures = (our.mean, our.deviation, their.mean, their.deviation)
         rows.append((_QUANTITIES[name], *("-" if math.isnan(f) else f"{f:.4f}" for f in figures), relative))
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    lines = [f"seeds 1 to {seeds} of each; std: standard deviation over seeds", ""]
-    for row in rows:
-        cells = [row[0].ljust(widths[0]), *(cell.rjust(w) for cell, w in zip(row[1:], widths[1:], strict=True))]
-        lines.append("  ".join(cells).rstrip())
-    return lines
+    return [f"seeds 1 to {seeds} of each; std: standard deviation over seeds", "", *aligned(rows)]

@@ -104,7 +104,7 @@ def sweep_table(frame: pd.DataFrame, axes: Sequence[GridAxis]) -> TextTable:
         axis_values = [records[0][axis.key] for axis in axes]
         rows.append(
             (
-                *(f"{value:g}" if isinstance(value, float) else str(value) for value in axis_values),
+                *map(_text, axis_values),
                 str(rung),
                 *("–" if cell is None else _spread(cell["mean"], cell["min"], cell["max"]) for cell in cells),
             )
@@ -116,6 +116,10 @@ def sweep_table(frame: pd.DataFrame, axes: Sequence[GridAxis]) -> TextTable:
         ("of all batches and layers, mean of the seeds; in brackets the least and the largest seed",),
         left=len(axes) + 1,
     )
+
+
+def _text(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _spread(mean: float, low: float, high: float) -> str:
@@ -136,7 +140,8 @@ def _curves(frame: pd.DataFrame, axes: Sequence[GridAxis]) -> ReportFigure:
         part = latency[latency["rung"] == rung]
         for axis, value in zip(others, chosen, strict=True):
             part = part[part[axis.key] == value]
-        heading = ", ".join([str(rung), *(f"{a.key.split('.')[-1]} {v}" for a, v in zip(others, chosen, strict=True))])
+        named = [f"{axis.key.split('.')[-1]} {_text(value)}" for axis, value in zip(others, chosen, strict=True)]
+        heading = ", ".join([str(rung), *named])
         if not len(part):
             continue
         if len(panels) == _MOST_PANELS:

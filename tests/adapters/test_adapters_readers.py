@@ -538,3 +538,33 @@ def test_damaged_recordings_are_read_or_refused(
     path.write_bytes(data)
     with contextlib.suppress(TraceError):
         trace.load(path, **STATED[name])
+
+
+# ---- FLAME-MoE
+
+
+def test_flame_moe_layers_and_shards_of_a_folder(expected: dict[str, Any]) -> None:
+    found = trace.load(FILES / "flame", experts=16)
+    assert np.array_equal(found.ids, expected["flame_ids"])
+    assert found.weights is not None
+    assert np.array_equal(found.weights, expected["flame_scores"])
+    assert "weights not normalised" in names(found)  # a softmax over all experts, of which the chosen keep a part
+    # three sequences of four tokens a shard, position by position
+    ordered = trace.load(FILES / "flame", experts=16, sequences=3)
+    rows = np.concatenate([shard * 12 + np.arange(12).reshape(4, 3).T.ravel() for shard in range(2)])
+    assert np.array_equal(ordered.ids, expected["flame_ids"][rows])
+    assert ordered.request is not None
+    assert ordered.request.tolist() == [request for request in range(6) for _ in range(4)]
+    one = trace.load(FILES / "flame" / "layer_2" / "rank_1.pt", experts=16)
+    assert np.array_equal(one.ids[:, 0], expected["flame_ids"][12:, 1])
+
+
+def test_flame_moe_folders_that_are_not_whole(tmp_path: Path) -> None:
+    folder = tmp_path / "flame"
+    shutil.copytree(FILES / "flame", folder)
+    (folder / "layer_2" / "rank_1.pt").unlink()
+    text = refusal(folder, experts=16)
+    assert "a layer without one of the shards" in text
+    assert "layer 2: no shard 1" in text
+    shutil.copy(FILES / "flame" / "layer_1" / "rank_0.pt", folder / "layer_2" / "rank_1.pt")
+    assert "not the same tokens in every layer" in refusal(folder, experts=16)

@@ -244,6 +244,27 @@ def vllm() -> None:
     EXPECTED.update(vllm_ids=ids, vllm_window=window)
 
 
+def flame() -> None:
+    """FLAME-MoE: 2 shards of 3 sequences of 4 tokens, 2 layers; rows are sequence-first."""
+    rng = np.random.default_rng(11)
+    ids, _ = routing(24, 2, 16, 3, 11)
+    scores = rng.random((24, 2, 3)).astype(np.float32) / 4
+    for layer in range(2):
+        for shard in range(2):
+            rows = slice(12 * shard, 12 * shard + 12)
+            folder = HERE / "flame" / f"layer_{layer + 1}"
+            folder.mkdir(parents=True, exist_ok=True)
+            torch.save(
+                {
+                    "samples": torch.arange(100 + 12 * shard, 112 + 12 * shard),
+                    "scores": torch.tensor(scores[rows, layer].copy()),
+                    "indices": torch.tensor(ids[rows, layer].copy(), dtype=torch.int64),
+                },
+                folder / f"rank_{shard}.pt",
+            )
+    EXPECTED.update(flame_ids=ids, flame_scores=scores)
+
+
 def trtllm() -> None:
     ids, _ = routing(8, 2, 8, 2, 8)
     for folder, raw in (("trtllm_counts", False), ("trtllm_raw", True)):
@@ -289,6 +310,7 @@ def main() -> None:
     policylang()
     sglang()
     vllm()
+    flame()
     trtllm()
     np.savez_compressed(HERE / "expected.npz", **EXPECTED)
     for name in ("torch", "transformers", "safetensors", "moe-policylang", "megatron-core", "numpy", "pyarrow"):
