@@ -93,4 +93,8 @@ def analytic_system(system: System, *, access_of: AccessOf = memory_access) -> A
         memory_latency_s=np.array([node.latency_s if node is not None else 0.0 for node in access]),
         memory_banks=np.array([node.banks if node is not None else 0 for node in access], dtype=np.int64),
         memory_tier=tuple(node.tier if node is not None else "" for node in access),
+        near_memory=np.array([system.near_memories.get(e.index, -1) for e in system.endpoints], dtype=np.int64),
+        near_bandwidth_Bps=np.array(
+            [float(e.spec.near_memory.bandwidth) if e.spec.near_memory else 0.0 for e in system.endpoints]
+        ),
     )

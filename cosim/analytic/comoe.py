@@ -100,7 +100,8 @@ class CoMoE:
         if len(fetching):
             unit, node = groups.replica_unit[fetching], groups.replica_memory[fetching]
             chiplet, read = groups.replica_chiplet[fetching], groups.replica_fetch_bytes[fetching].astype(np.float64)
-            remote = (node != chiplet).astype(np.float64)
+            stacked = system.stacked(chiplet, node)
+            remote = ((node != chiplet) & ~stacked).astype(np.float64)
             drain = _per_endpoint(units, n, unit, node, read) / np.where(
                 system.memory_bandwidth_Bps > 0, system.memory_bandwidth_Bps * p.number("memory_efficiency"), 1.0
             )
@@ -108,8 +109,13 @@ class CoMoE:
             streams_out = _per_endpoint(units, n, unit, node, remote)
             arrive = _per_endpoint(units, n, unit, chiplet, read * remote) / port * self._discount(streams_in)
             leave = _per_endpoint(units, n, unit, node, read * remote) / port * self._discount(streams_out)
-            fixed = system.memory_latency_s[node] + system.route_latency_s[node * n + chiplet]
-            memory = unit_maximum(units, unit, fixed) + np.maximum.reduce([drain, arrive, leave]).max(axis=1)
+            way = np.where(stacked, 0.0, system.route_latency_s[node * n + chiplet])
+            fixed = system.memory_latency_s[node] + way
+            near = _per_endpoint(units, n, unit[stacked], chiplet[stacked], read[stacked]) / (
+                np.where(system.near_bandwidth_Bps > 0, system.near_bandwidth_Bps, 1.0) if bool(stacked.any()) else 1.0
+            )
+            slowest = np.maximum.reduce([drain, arrive, leave, near]).max(axis=1)
+            memory = unit_maximum(units, unit, fixed) + slowest
 
         macs = groups.replica_tokens * groups.replica_share * float(model.expert_macs_per_token)
         work = _per_endpoint(units, n, groups.replica_unit, groups.replica_chiplet, macs)
@@ -202,9 +208,10 @@ class CoMoEReconstructed:
                 suggestion="use 'comoe', or set elsewhere: extrapolate",
             )
         balance = tokens.sum(axis=1) / p.number("chiplets") / tokens.max(axis=1)
-        fetched = np.bincount(groups.replica_unit, weights=groups.replica_fetch_bytes, minlength=units).astype(
-            np.float64
-        )
+        loaded = ~system.stacked(groups.replica_chiplet, groups.replica_memory)  # resident pages are no load
+        fetched = np.bincount(
+            groups.replica_unit[loaded], weights=groups.replica_fetch_bytes[loaded], minlength=units
+        ).astype(np.float64)
         memory, compute = self._load(fetched), self._rest(balance)
         return LayerTimes(groups.units, {"memory": memory, "compute": compute}, memory + compute)
 

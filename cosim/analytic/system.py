@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
 
@@ -87,6 +87,8 @@ class AnalyticSystem:
     memory_latency_s:     fixed access latency, Lat of seed 000
     memory_banks:         independent banks (or pseudo-channels) behind the endpoint
     memory_tier:          name of the tier an endpoint holds, '' where it holds none
+    near_memory:          memory endpoint that a compute endpoint is stacked with, -1 for none
+    near_bandwidth_Bps:   bytes per second of the path between them
     """
 
     link_bandwidth_Bps: FloatArray
@@ -100,6 +102,8 @@ class AnalyticSystem:
     memory_latency_s: FloatArray
     memory_banks: IntArray
     memory_tier: tuple[str, ...]
+    near_memory: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    near_bandwidth_Bps: FloatArray = field(default_factory=lambda: np.zeros(0))
 
     def __post_init__(self) -> None:
         links, endpoints = len(self.link_bandwidth_Bps), self.routes.endpoints
@@ -130,6 +134,12 @@ class AnalyticSystem:
                 problems.append("compute_efficiency: a computing endpoint needs an efficiency above 0")
         if problems:
             raise ValueError("\n".join(problems))
+
+    def stacked(self, chiplet: IntArray, memory: IntArray) -> npt.NDArray[np.bool_]:
+        """Whether each chiplet reads each memory over the path of its own stack, shape of both."""
+        if not len(self.near_memory):
+            return np.zeros(np.shape(chiplet), dtype=np.bool_)
+        return np.asarray(self.near_memory[chiplet] == memory, dtype=np.bool_)
 
     @property
     def endpoints(self) -> int:

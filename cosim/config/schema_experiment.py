@@ -23,6 +23,7 @@ __all__ = [
     "RUNGS",
     "AnalyticSpec",
     "ExperimentSpec",
+    "FaultsSpec",
     "FullModelSpec",
     "LimitsSpec",
     "PartSpec",
@@ -290,6 +291,24 @@ class LimitsSpec(Spec):
     max_estimated_hours: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 2.0
 
 
+class FaultsSpec(Spec):
+    """Faults injected into the management of replicas; ``seed`` chooses which.
+
+    prefetch: share of prefetches that fail. interruption: of copies that end before their last byte. checksum: of
+    copies that arrive harmed.
+    """
+
+    prefetch: Share = 0.0
+    interruption: Share = 0.0
+    checksum: Share = 0.0
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 1
+
+    def problems(self) -> Iterator[Problem]:
+        if self.interruption + self.checksum > 1:
+            shown = f"{self.interruption + self.checksum:g}"
+            yield Problem((), "interruption and checksum of at most 1 together", shown)
+
+
 class SamplingSpec(Spec):
     """Which share of the (seed, batch, layer) units the rungs above ``link`` simulate; ``seed`` chooses them.
 
@@ -401,6 +420,7 @@ class ExperimentSpec(Spec):
     sampling: Annotated[SamplingSpec | Literal["none"], BeforeValidator(_sampling)] = "none"
     seeds: Annotated[Items[Seed], Field(min_length=1)]
     limits: LimitsSpec = Field(default_factory=LimitsSpec)
+    faults: FaultsSpec | None = None
     sweeps: dict[Name, SweepSpec] = Field(default_factory=dict)
 
     def problems(self) -> Iterator[Problem]:

@@ -60,6 +60,8 @@ _OWN: Mapping[str, Mapping[str, str]] = {
         "hydra": "cosim.policy.hydra:Hydra",
         "moentwine": "cosim.policy.moentwine:Moentwine",
         "pimoe": "cosim.policy.pimoe:Pimoe",
+        "transition_prefetch": "cosim.policy.transition_prefetch:TransitionPrefetch",
+        "comoe": "cosim.policy.comoe:CoMoE",
         "tensor_parallel": "cosim.policy.hybrid_parallel:TensorParallel",
         "expert_parallel": "cosim.policy.hybrid_parallel:ExpertParallel",
         "placed": "cosim.policy.hybrid_parallel:Placed",

@@ -8,29 +8,44 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from cosim.policy.directory import Directory
+from cosim.policy.directory import NEAR_MEMORY, Directory
 
 if TYPE_CHECKING:
     from cosim.system.routes import Routes
 
-__all__ = ["homes", "in_turn", "least_loaded", "nearest"]
+__all__ = ["home_row", "homes", "in_turn", "least_loaded", "nearest"]
 
 
 def homes(groups: npt.NDArray[np.void], directory: Directory) -> npt.NDArray[np.int32]:
-    """Every group to its expert's oldest replica. Returns directory rows, int32, shape (groups,)."""
+    """Every group to its expert's home, or to a copy that its chiplet executes near memory.
+
+    Returns directory rows, int32, shape (groups,).
+    """
     keys = zip(groups["layer"].tolist(), groups["expert"].tolist(), strict=True)
-    return np.fromiter((directory.of(layer, expert)[0] for layer, expert in keys), dtype=np.int32, count=len(groups))
+    return np.fromiter((home_row(directory, *key) for key in keys), dtype=np.int32, count=len(groups))
+
+
+def home_row(directory: Directory, layer: int, expert: int) -> int:
+    """The row of an expert's oldest replica, or of one near memory at the same chiplet."""
+    rows = directory.of(layer, expert)
+    if len(rows) > 1:
+        table = directory.rows
+        for row in rows.tolist():
+            if table["executes_at"][row] == NEAR_MEMORY and table["chiplet"][row] == table["chiplet"][rows[0]]:
+                return int(row)
+    return int(rows[0])
 
 
 def least_loaded(groups: npt.NDArray[np.void], directory: Directory) -> npt.NDArray[np.int32]:
     """Groups with a choice, largest first, each to the replica whose chiplet has been given the fewest tokens.
 
     Groups without a choice count first. Among equals the replica at the tokens' own chiplet wins, then the oldest.
+    Where some replicas are near memory, only these count.
     Returns directory rows, int32, shape (groups,).
     """
     rows = directory.rows
     options = [
-        directory.of(layer, expert)
+        _near_first(directory, layer, expert)
         for layer, expert in zip(groups["layer"].tolist(), groups["expert"].tolist(), strict=True)
     ]
     given: dict[int, int] = {}
@@ -39,7 +54,7 @@ def least_loaded(groups: npt.NDArray[np.void], directory: Directory) -> npt.NDAr
     for group in order:
         source = int(groups["source"][group])
         best = min(
-            options[group].tolist(),
+            options[group],
             key=lambda row: (
                 given.get(int(rows["chiplet"][row]), 0),
                 int(rows["chiplet"][row]) != source,
@@ -68,6 +83,8 @@ def nearest(
 ) -> npt.NDArray[np.int32]:
     """Every group to the replica with the fewest links from its source; among equals the oldest.
 
+    Where some replicas are near memory, only these count.
+
     Args:
         domain: block of every chiplet; a replica in the source's own block goes before any other.
 
@@ -85,5 +102,11 @@ def nearest(
             outside = domain is not None and domain[chiplet] != domain[source]
             return outside, routes.between(source, chiplet), int(rows["replica"][row])
 
-        chosen[number] = min(directory.of(layer, expert).tolist(), key=far)
+        chosen[number] = min(_near_first(directory, layer, expert), key=far)
     return chosen
+
+
+def _near_first(directory: Directory, layer: int, expert: int) -> list[int]:
+    rows = directory.of(layer, expert).tolist()
+    near = [row for row in rows if directory.rows["executes_at"][row] == NEAR_MEMORY]
+    return near or rows

@@ -156,6 +156,8 @@ class RoutedEvent:
     """A layer's routing is known: its token groups, and what the system looks like at that instant.
 
     ``next_layer`` is the MoE layer that runs next (the first one again at a batch's end), -1 at the end of the run.
+    ``ids``: the experts of every token in this layer, shape (tokens, slots), -1 for an empty slot; the tokens of a
+    batch keep their rows from layer to layer.
     """
 
     time_fs: int
@@ -168,6 +170,7 @@ class RoutedEvent:
     pressure: Pressure
     prefetches: Sequence[PrefetchState]
     outcomes: Sequence[Outcome]
+    ids: npt.NDArray[np.integer] = field(default_factory=lambda: np.empty((0, 0), dtype=np.int64))
 
 
 @dataclass(frozen=True)
@@ -210,6 +213,10 @@ class Policy:
     """Windows that a replica stays before it may be evicted or demoted; earlier is refused."""
     updates_per_window: int = 0
     """Residency updates (promote, demote, evict) of a window, further ones are refused; 0: no bound."""
+    prefetch_class: str = "prefetch"
+    """Message class of prefetches: the lowest one, or ``weight``, that of demand loads."""
+    local_reduction: bool = False
+    """Whether a chiplet adds up what its experts return for one token before it sends the sum back."""
     needs_what_if: bool = False
     """Whether :meth:`on_window` gets :attr:`WindowState.what_if`."""
     partial_sum_bytes: int = 4

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field
+from pydantic import Field, model_validator
+from typing_extensions import Self
 
-from cosim.policy.assignment import least_loaded
+from cosim.policy.assignment import least_loaded, nearest
 from cosim.policy.base import ActionKind, Policy, Pressure, Profile, ResidencyAction, WindowState
 from cosim.policy.directory import Directory, PlacedReplica, Placement
 from cosim.policy.placement import expert_parallel, memory_tier, nearest_memory
+from cosim.policy.resident_pages import PageSlots, page_slots
 
 if TYPE_CHECKING:
     from cosim.config.schema_model import ModelSpec
@@ -34,12 +36,23 @@ class HotReplication(Policy):
     class Params(Policy.Params):
         """``replica_budget``: bytes of all replicas over those of one copy. ``max_replicas``: of one expert.
 
-        ``window_batches``: batches of a decision window; 0: the copies of the start stay.
+        ``window_batches``: batches of a decision window; 0: the copies of the start stay. ``resident``: with
+        ``profile`` copies lie in the tier nearest to compute, beside each chiplet's hottest experts: what its room goes
+        to is what is hottest per replica. Copies then follow the profile alone. ``mapping``: tokens to the least loaded
+        replica, or to the nearest one whatever its queue (seed 003, section 5.1: without a remapping of tokens).
         """
 
         replica_budget: Annotated[float, Field(ge=1, le=64, allow_inf_nan=False)] = 1.25
         max_replicas: Annotated[int, Field(ge=1)] = 2
         window_batches: Annotated[int, Field(ge=0)] = 0
+        resident: Literal["none", "profile"] = "none"
+        mapping: Literal["least_loaded", "nearest"] = "least_loaded"
+
+        @model_validator(mode="after")
+        def _readable(self) -> Self:
+            if self.resident == "profile" and self.window_batches:
+                raise ValueError("resident 'profile' keeps the copies of the start: no window_batches beside it")
+            return self
 
     params: Params
 
@@ -56,6 +69,9 @@ class HotReplication(Policy):
         self._tier = memory_tier(system)
         self._copies = int((self.params.replica_budget - 1) * model.experts)
         homes = list(expert_parallel(system, model).replicas)
+        slots = page_slots(system, model) if self.params.resident == "profile" else None
+        if slots is not None:
+            return Placement(homes + self._near_copies(slots, profile, homes))
         held: dict[int, int] = {}
         for home in homes:
             held[home.memory] = held.get(home.memory, 0) + 1
@@ -67,6 +83,24 @@ class HotReplication(Policy):
                 held[memory] = held.get(memory, 0) + 1
                 extra.append(PlacedReplica(layer, expert, chiplet, memory, self._tier))
         return Placement(homes + extra)
+
+    def _near_copies(self, slots: PageSlots, profile: Profile, homes: list[PlacedReplica]) -> list[PlacedReplica]:
+        """Every chiplet holds the hottest of its own experts and of the copies that are wanted there, per replica."""
+        pages: list[PlacedReplica] = []
+        for layer in range(len(profile.counts)):
+            demand = profile.counts[layer]
+            at = {home.expert: home.chiplet for home in homes if home.layer == layer}
+            asked = [*at.items(), *self._wanted(demand, at)]
+            replicas: dict[int, int] = {}
+            for expert, _ in asked:
+                replicas[expert] = replicas.get(expert, 0) + 1
+            asked.sort(key=lambda page: (-demand[page[0]] / replicas[page[0]], page))
+            free = dict.fromkeys(self._computes, slots.per_layer)
+            for expert, chiplet in asked:
+                if free[chiplet] > 0:
+                    free[chiplet] -= 1
+                    pages.append(PlacedReplica(layer, expert, chiplet, slots.memory[chiplet], slots.tier))
+        return pages
 
     def _wanted(self, demand: npt.NDArray[np.int64], homes: Mapping[int, int]) -> list[tuple[int, int]]:
         """Copies (expert, chiplet) beside the homes of a layer: each to the hottest expert per replica so far,
@@ -126,4 +160,6 @@ class HotReplication(Policy):
         return actions
 
     def assign(self, groups: npt.NDArray[np.void], directory: Directory, pressure: Pressure) -> npt.NDArray[np.int32]:
+        if self.params.mapping == "nearest":
+            return nearest(groups, directory, self._routes)
         return least_loaded(groups, directory)

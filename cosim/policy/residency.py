@@ -19,6 +19,7 @@ from cosim.config.errors import ConfigError, ConfigErrors
 from cosim.policy.base import ActionKind, Outcome, ResidencyAction
 from cosim.policy.directory import DIRECTORY, HOST, NEAR_MEMORY, Directory, ExpertPart, PlacedReplica, Placement
 from cosim.policy.placement import memory_tier, nearest_memory
+from cosim.policy.weight_store import ConsistencyError, RegionKey, WeightStore
 
 if TYPE_CHECKING:
     from cosim.config.schema_model import ModelSpec
@@ -157,7 +158,14 @@ class Residency:
         self._draining: dict[int, npt.NDArray[np.void]] = {}
         self._leaving: set[int] = set()  # to be released once published
         self._recorded = False
+        self._store = WeightStore()
+        self._retired: dict[
+            tuple[int, int], tuple[int, ...]
+        ] = {}  # old replicas of an expert, until they are confirmed
+        self._staged: dict[tuple[int, int], list[int]] = {}  # replicas of the next version, until they are published
+        self.checked_reads = 0
         self._directory: Directory | None = None
+        self._position: dict[int, int] = {}  # rows of the directory by identity
         self._place(model, placement, layers)
         self._shared: set[int] = set()
         if shared_bytes:
@@ -313,6 +321,7 @@ class Residency:
         ):
             row[name] = value
         self._rows[identity] = row
+        self._store.hold(_region(row), layer, expert, 0)
         self._directory = None
         return identity
 
@@ -328,8 +337,9 @@ class Residency:
             known = {**self._rows, **pending}
             return Directory(np.array([known[identity] for identity in sorted(known)], dtype=DIRECTORY))
         if self._directory is None:
-            rows = [self._rows[identity] for identity in sorted(self._rows)]
-            self._directory = Directory(np.array(rows, dtype=DIRECTORY))
+            identities = sorted(self._rows)
+            self._directory = Directory(np.array([self._rows[identity] for identity in identities], dtype=DIRECTORY))
+            self._position = {identity: row for row, identity in enumerate(identities)}
         return self._directory
 
     @property
@@ -344,9 +354,10 @@ class Residency:
 
     def replica_factor(self) -> float:
         """Published replicas of routed experts over routed experts."""
-        routed = [row for identity, row in self._rows.items() if identity not in self._shared]
-        whole = sum(int(row["neurons"]) for row in routed) / self._neurons
-        return whole / len({(int(row["layer"]), int(row["expert"])) for row in routed})
+        rows = self.directory().rows
+        routed = rows[~np.isin(rows["replica"], np.fromiter(self._shared, dtype=np.int32))] if self._shared else rows
+        keys = np.unique(routed["layer"].astype(np.int64) * (int(routed["expert"].max()) + 1) + routed["expert"])
+        return int(routed["neurons"].astype(np.int64).sum()) / self._neurons / len(keys)
 
     def tier_used(self, endpoints: int) -> npt.NDArray[np.float64]:
         """Share of its capacity in use, per endpoint, of its fullest tier; 0 where there is none."""
@@ -398,6 +409,12 @@ class Residency:
         self._pending = {order.replica: order for order in pending}
         self._leaving = set(leaving)
         self._directory = None
+        self._store = WeightStore()
+        for row in (*self._rows.values(), *self._draining.values()):
+            self._store.hold(_region(row), *(int(row[name]) for name in ("layer", "expert", "version")))
+        for order in pending:
+            row = self._row_of(order.replica, order)
+            self._store.begin(_region(row), order.action.layer, order.action.expert, int(row["version"]))
 
     # -- use
 
@@ -408,9 +425,10 @@ class Residency:
             if row is None:
                 raise ValueError(f"replica {identity} is not there")
             row["in_flight"] += change
-            if identity in self._draining and row["in_flight"] == 0:
+            if self._directory is not None and identity in self._rows:
+                self._directory.rows["in_flight"][self._position[identity]] = row["in_flight"]
+            if identity in self._draining and row["in_flight"] == 0 and not self._kept(identity):
                 self._reclaim(identity)
-        self._directory = None
 
     def close_window(self) -> None:
         """Every published replica is a window older."""
@@ -530,6 +548,7 @@ class Residency:
             return f"{free} B free in tier {action.tier} at endpoint {action.memory}, {self._expert_bytes} B needed"
         identity = self._next
         self._next += 1
+        self._store.begin((tier, action.memory, address), action.layer, action.expert, int(source["version"]))
         order = CopyOrder(
             identity,
             action,
@@ -545,16 +564,24 @@ class Residency:
         self._directory = None
         return order
 
-    def publish(self, replica: int) -> Outcome:
-        """The copy is complete: from now on tokens may use it."""
-        order = self._pending.pop(replica)
-        self._rows[replica] = self._row_of(replica, order)
-        source = [
-            identity
-            for identity, held in (*self._rows.items(), *self._draining.items())
-            if int(held["memory"]) == order.from_memory and int(held["address"]) == order.from_address
-        ]
-        self.use(source[:1], -1)
+    def publish(self, replica: int, *, intact: bool = True) -> Outcome:
+        """The copy is complete: if its checksum holds, tokens may use it from now on.
+
+        Args:
+            intact: whether the bytes that arrived are those that were read. If not, the copy is dropped: its region is
+                given back and the older replicas go on.
+        """
+        order = self._pending[replica]
+        row = self._row_of(replica, order)
+        region = _region(row)
+        self._store.end(region, intact=intact)
+        if not self._store.verified(region):
+            return self._drop(replica, "its checksum is wrong")
+        if self._store.regions[region].version != int(row["version"]):
+            return self._drop(replica, "a newer version has been published meanwhile")
+        del self._pending[replica]
+        self._rows[replica] = row
+        self._free_source(order)
         if order.replaces in self._rows:
             self._release(order.replaces)
         if replica in self._leaving:
@@ -562,6 +589,142 @@ class Residency:
             self._release(replica)
         self._directory = None
         return Outcome(order.action, "done")
+
+    def interrupt(self, replica: int) -> Outcome:
+        """A copy ended before its last byte: its region is given back and the older replicas go on."""
+        return self._drop(replica, "its copy was interrupted")
+
+    def _drop(self, replica: int, reason: str) -> Outcome:
+        order = self._pending.pop(replica)
+        row = self._row_of(replica, order)
+        self._store.erase(_region(row))
+        self._allocators[int(row["tier"]), int(row["memory"])].give_back(int(row["address"]), int(row["bytes"]))
+        self._leaving.discard(replica)
+        self._free_source(order)
+        self._directory = None
+        return Outcome(order.action, "refused", reason)
+
+    def _free_source(self, order: CopyOrder) -> None:
+        """The copy reads its source no more."""
+        source = [
+            identity
+            for identity, held in (*self._rows.items(), *self._draining.items())
+            if int(held["memory"]) == order.from_memory and int(held["address"]) == order.from_address
+        ]
+        self.use(source[:1], -1)
+
+    # -- versions
+
+    def stage(self, layer: int, expert: int, *, intact: bool = True) -> str:
+        """Writes the next version of an expert beside every replica of it; why not, where there is no room.
+
+        Tokens go on with the published version until :meth:`upgrade`.
+        """
+        key = (layer, expert)
+        if key in self._staged or key in self._retired:
+            return "an upgrade of it is under way"
+        staged: list[int] = []
+        for row in [row for row in self._rows.values() if (int(row["layer"]), int(row["expert"])) == key]:
+            allocator = self._allocators[int(row["tier"]), int(row["memory"])]
+            address = allocator.take(int(row["bytes"]))
+            if address is None:
+                self._unstage(staged)
+                return f"no room for its next version at endpoint {int(row['memory'])}"
+            new = row.copy()
+            new["replica"], new["address"], new["version"] = self._next, address, int(row["version"]) + 1
+            new["part_of"] = self._next + int(row["part_of"]) - int(row["replica"])
+            new["in_flight"] = new["age_windows"] = 0
+            self._store.begin(_region(new), layer, expert, int(new["version"]))
+            self._store.end(_region(new), intact=intact)
+            self._draining[self._next] = new
+            staged.append(self._next)
+            self._next += 1
+        self._staged[key] = staged
+        return ""
+
+    def upgrade(self, layer: int, expert: int) -> str:
+        """Publishes the staged version, all replicas at once, if every checksum holds; why not otherwise.
+
+        The replicas of the old version leave the directory. They stay in memory for the tokens in flight, and for
+        :meth:`roll_back` until :meth:`confirm`.
+        """
+        key = (layer, expert)
+        staged = self._staged.get(key)
+        if staged is None:
+            return "nothing is staged"
+        if not all(self._store.verified(_region(self._draining[identity])) for identity in staged):
+            self._unstage(staged)
+            del self._staged[key]
+            return "a checksum of its next version is wrong"
+        old = tuple(i for i, row in self._rows.items() if (int(row["layer"]), int(row["expert"])) == key)
+        self._swap(old, staged)
+        self._retired[key] = old
+        del self._staged[key]
+        return ""
+
+    def roll_back(self, layer: int, expert: int) -> str:
+        """Returns to the version before the last upgrade; why not, where that has been confirmed."""
+        old = self._retired.pop((layer, expert), None)
+        if old is None:
+            return "no version to go back to"
+        new = tuple(i for i, row in self._rows.items() if (int(row["layer"]), int(row["expert"])) == (layer, expert))
+        self._swap(new, old)
+        self._reclaim_drained(new)
+        return ""
+
+    def confirm(self, layer: int, expert: int) -> str:
+        """Gives the version before the last upgrade up: its regions come back with their last tokens."""
+        old = self._retired.pop((layer, expert), None)
+        if old is None:
+            return "no version to give up"
+        self._reclaim_drained(old)
+        return ""
+
+    def _swap(self, leaving: Sequence[int], coming: Sequence[int]) -> None:
+        for identity in leaving:
+            self._draining[identity] = self._rows.pop(identity)
+        for identity in coming:
+            self._rows[identity] = self._draining.pop(identity)
+        if self._homes & set(leaving):
+            homes = min(coming)
+            self._homes -= set(leaving)
+            self._homes.add(homes)
+        self._directory = None
+
+    def _unstage(self, staged: Sequence[int]) -> None:
+        for identity in staged:
+            self._reclaim(identity)
+
+    def _reclaim_drained(self, identities: Sequence[int]) -> None:
+        for identity in identities:
+            if self._draining[identity]["in_flight"] == 0:
+                self._reclaim(identity)
+
+    def _kept(self, identity: int) -> bool:
+        """Whether a replica out of the directory must stay in memory: staged, or to be rolled back to."""
+        return any(identity in group for group in (*self._staged.values(), *self._retired.values()))
+
+    # -- what tokens read
+
+    def check_reads(self, identities: Iterable[int]) -> None:
+        """Law: the weights of every replica that token groups use are whole, unharmed, and of its expert and version.
+
+        Raises:
+            ConsistencyError: naming each that is not.
+        """
+        problems = []
+        for identity in identities:
+            row = self._rows.get(identity, self._draining.get(identity))
+            self.checked_reads += 1
+            if row is None:
+                problems.append(f"replica {identity}: it has been reclaimed")
+                continue
+            layer, expert, version = (int(row[name]) for name in ("layer", "expert", "version"))
+            problem = self._store.problem(_region(row), layer, expert, version)
+            if problem:
+                problems.append(f"replica {identity} of expert {expert} in layer {layer}: {problem}")
+        if problems:
+            raise ConsistencyError("tokens read weights that they must not read\n  " + "\n  ".join(problems))
 
     def _row_of(self, replica: int, order: CopyOrder) -> npt.NDArray[np.void]:
         row = np.zeros((), dtype=DIRECTORY)
@@ -578,9 +741,14 @@ class Residency:
             ("part_of", replica),
             ("neurons", self._neurons),
             ("executes_at", self._executes_at(action.chiplet, order.to_memory)),
+            ("version", self._version(action.layer, action.expert)),
         ):
             row[name] = value
         return row
+
+    def _version(self, layer: int, expert: int) -> int:
+        """The published version of an expert."""
+        return max(int(row["version"]) for row in self._rows.values() if _same_key(row, layer, expert))
 
     def _evict(self, action: ResidencyAction) -> str:
         if self._recorded and action.replica in self._pending:
@@ -603,7 +771,16 @@ class Residency:
 
     def _reclaim(self, identity: int) -> None:
         row = self._draining.pop(identity)
+        self._store.erase(_region(row))
         self._allocators[int(row["tier"]), int(row["memory"])].give_back(int(row["address"]), int(row["bytes"]))
+
+
+def _region(row: npt.NDArray[np.void]) -> RegionKey:
+    return int(row["tier"]), int(row["memory"]), int(row["address"])
+
+
+def _same_key(row: npt.NDArray[np.void], layer: int, expert: int) -> bool:
+    return int(row["layer"]) == layer and int(row["expert"]) == expert
 
 
 def _same_expert(row: npt.NDArray[np.void], action: ResidencyAction) -> bool:

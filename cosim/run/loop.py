@@ -22,11 +22,12 @@ from cosim.policy.base import (
     RoutedEvent,
     WindowState,
 )
-from cosim.policy.directory import Directory
+from cosim.policy.directory import NEAR_MEMORY, Directory
 from cosim.policy.residency import Residency
 from cosim.run.backbone import backbone_tasks
 from cosim.run.counterfactual import Counterfactual, WhatIf
 from cosim.run.energy import energy_joules
+from cosim.run.fault_plan import FaultPlan
 from cosim.run.machine import COMPUTE, DECISION, FETCH, REVOKE, Machine, single_task
 from cosim.run.pressure import PressureMeter
 from cosim.run.recording import DecisionRecord, LayerDecision
@@ -49,7 +50,8 @@ FIRST_REPLICA = 2
 """Decision keys: a layer's end, the end of its gate, and FIRST_REPLICA + the replica whose copy is complete."""
 
 TRAFFIC = ("dispatch", "gather", "weight", "prefetch", "migration")
-"""What bytes are counted for."""
+"""What bytes are counted for; where memory is stacked with compute, what demands read there is NEAR_MEMORY_BYTES."""
+NEAR_MEMORY_BYTES = "near_memory"
 
 _FS_PER_SECOND = 10**15
 
@@ -142,6 +144,7 @@ class RunLoop:
     progress: Callable[[int, int], None] | None = None
     between_layers: Callable[[RunLoop], None] | None = None
     layer_over: Callable[[LayerResult, LayerTasks, int, Mapping[str, npt.NDArray[np.int64]]], None] | None = None
+    faults: FaultPlan | None = None
     results: list[LayerResult] = field(default_factory=list)
     record: DecisionRecord = field(default_factory=DecisionRecord)
 
@@ -152,7 +155,8 @@ class RunLoop:
         self.macs = 0
         self.outcomes: list[Outcome] = []
         self.prefetches: dict[int, LivePrefetch] = {}
-        self.moved = dict.fromkeys(TRAFFIC, 0)
+        stacked = (NEAR_MEMORY_BYTES,) if self.machine.system.near_memories else ()
+        self.moved = dict.fromkeys((*TRAFFIC, *stacked), 0)
         self.copies: dict[int, int] = {}  # engine task → replica
         self.kinds: dict[int, str] = {}  # engine task → class its bytes count for
         self.next_prefetch = 0
@@ -232,6 +236,7 @@ class RunLoop:
                 pressure,
                 [live.state for live in self.prefetches.values()],
                 tuple(self.outcomes),
+                self.inputs.ids[rows, layer],
             )
             self.outcomes.clear()
             actions = tuple(self.policy.on_routed(event))
@@ -254,6 +259,7 @@ class RunLoop:
         replicas = directory.rows[assigned].copy()
 
         waits = {replica: task for task, replica in self.copies.items()} if self.replay is not None else None
+        summed = firsts if self.policy.local_reduction else None
         tasks = lower_layer(
             groups,
             assigned,
@@ -265,19 +271,22 @@ class RunLoop:
             combine=self.inputs.scope != "routed",
             gather_bytes=returned_bytes(groups, replicas, model, self.policy.partial_sum_bytes),
             waits=waits,
+            summed_tokens=summed,
         )
         base = machine.engine.submit(tasks.columns, tasks.before, tasks.after, effective)
         self._apply(actions, following[0], effective)
         in_use = [int(replica) for replica in np.unique(replicas["replica"]) if int(replica) not in (waits or {})]
+        self.residency.check_reads(in_use)
         self.residency.use(in_use, 1)
         records = self._run_to_end_of_layer(base, tasks)
+        self.residency.check_reads(np.unique(replicas["replica"]).tolist())
         self.residency.use(in_use, -1)
 
         stages = group_stages(tasks, records, base, start_fs, effective)
         fetched = np.searchsorted(records["task"], base + np.arange(len(tasks.replica_rows)))
         used = records["used_bytes"][fetched]
         weights = directory.rows["bytes"][tasks.replica_rows]
-        moved = self._take_moved(tasks, records, fetched)
+        moved = self._take_moved(tasks, records, fetched, directory)
         result = LayerResult(
             batch,
             layer,
@@ -437,6 +446,9 @@ class RunLoop:
             self.outcomes.append(Outcome(action, "refused", reason))
             return
         replica = directory.rows[rows[0]]
+        if self.faults is not None and self.faults.of_prefetch(batch, action):
+            self.outcomes.append(Outcome(action, "refused", "it failed"))
+            return
         if any(live.replica == int(replica["replica"]) for live in self.prefetches.values()):
             self.outcomes.append(Outcome(action, "refused", "it is being prefetched already"))
             return
@@ -444,7 +456,7 @@ class RunLoop:
             *single_task(
                 FETCH,
                 prefetch=1,
-                message_class=self.machine.classes["prefetch"],
+                message_class=self.machine.classes[self.policy.prefetch_class],
                 source=int(self.machine.nodes[replica["memory"]]),
                 destination=int(self.machine.nodes[action.chiplet]),
                 bytes=int(replica["bytes"]),
@@ -512,7 +524,11 @@ class RunLoop:
         return taken
 
     def _published(self, replica: int) -> None:
-        self.outcomes.append(self.residency.publish(replica))
+        fault = None if self.faults is None else self.faults.of_copy(replica)
+        if fault == "interruption":
+            self.outcomes.append(self.residency.interrupt(replica))
+        else:
+            self.outcomes.append(self.residency.publish(replica, intact=fault is None))
         self.copies = {task: other for task, other in self.copies.items() if other != replica}
 
     # -- accounts
@@ -531,11 +547,16 @@ class RunLoop:
         tasks: LayerTasks,
         records: Mapping[str, npt.NDArray[np.int64]],
         fetched: npt.NDArray[np.int64],
+        directory: Directory,
     ) -> dict[str, int]:
         size = tasks.columns["bytes"]
         self.moved["dispatch"] += int(size[tasks.dispatch_of_group[tasks.dispatch_of_group >= 0]].sum())
-        self.moved["gather"] += int(size[tasks.gather_of_group[tasks.gather_of_group >= 0]].sum())
-        self.moved["weight"] += int(records["moved_bytes"][fetched].sum())
+        self.moved["gather"] += int(size[np.unique(tasks.gather_of_group[tasks.gather_of_group >= 0])].sum())
+        read = records["moved_bytes"][fetched]
+        near = directory.rows["executes_at"][tasks.replica_rows] == NEAR_MEMORY
+        self.moved["weight"] += int(read[~near].sum())
+        if bool(near.any()):
+            self.moved[NEAR_MEMORY_BYTES] += int(read[near].sum())
         claimed = set(tasks.columns["key"][: len(tasks.replica_rows)].tolist())
         for number, live in list(self.prefetches.items()):
             if live.replica in claimed:

@@ -9,6 +9,7 @@ import pandas as pd
 
 from cosim.policy.registry import make_policy
 from cosim.policy.residency import Residency
+from cosim.run.fault_plan import FaultPlan
 from cosim.run.frames import bank_rows, chiplet_rows, expert_rows, group_rows, layer_rows, link_rows
 from cosim.run.loop import LoopInputs, RunLoop
 from cosim.run.machine import build_machine
@@ -88,6 +89,7 @@ def unit_loop(
         replay=replay,
         progress=progress,
         only=only,
+        faults=None if spec.faults is None else FaultPlan(spec.faults),
     )
 
 

@@ -107,6 +107,7 @@ def lower_layer(
     combine: bool = False,
     gather_bytes: npt.NDArray[np.int64] | None = None,
     waits: Mapping[int, int] | None = None,
+    summed_tokens: npt.NDArray[np.int64] | None = None,
 ) -> LayerTasks:
     """Tasks of one layer.
 
@@ -121,6 +122,9 @@ def lower_layer(
         decision_key: handed back when the layer is done.
         combine: whether aggregators sum up what their tokens' experts return (scope ``moe``).
         gather_bytes: what comes back of each group; as much as was sent if not given.
+        summed_tokens: where a chiplet adds up what its experts return for one token before it sends the sum: of each
+            group the tokens that no earlier group brings to its chiplet. There is then one gather per chiplet and
+            aggregator, behind the last of their computations.
         waits: replica identity → task of an earlier submission that its fetch and its groups' dispatches wait for.
     """
     rows = directory.rows
@@ -134,11 +138,24 @@ def lower_layer(
     target = chiplets[replica_of_group]
     dispatched = np.flatnonzero(groups["source"] != target)
     gathered = np.flatnonzero(groups["aggregator"] != target)
+    returned_bytes = (groups["bytes"] if gather_bytes is None else gather_bytes).astype(np.int64)
+    gather_of_gathered = np.arange(len(gathered))
+    sent_back = gathered
+    if summed_tokens is not None and len(gathered):
+        sums = target[gathered] * (int(groups["aggregator"].max()) + 1) + groups["aggregator"][gathered]
+        _, first, gather_of_gathered = np.unique(sums, return_index=True, return_inverse=True)
+        gather_of_gathered = gather_of_gathered.reshape(-1)
+        each = returned_bytes[gathered] // groups["tokens"][gathered]  # of one token
+        sent_back = gathered[first]
+        returned_bytes = returned_bytes.copy()
+        returned_bytes[sent_back] = np.bincount(
+            gather_of_gathered, weights=each * summed_tokens[gathered], minlength=len(first)
+        ).astype(np.int64)
     aggregators, aggregator_of_group = np.unique(groups["aggregator"], return_inverse=True)
     aggregator_of_group = aggregator_of_group.reshape(-1)
     first_dispatch = 2 * replicas
     first_gather = first_dispatch + len(dispatched)
-    first_combine = first_gather + len(gathered)
+    first_combine = first_gather + len(sent_back)
     decision = first_combine + (len(aggregators) if combine else 0)
     count = decision + 1
 
@@ -183,9 +200,9 @@ def lower_layer(
 
     back = slice(first_gather, first_combine)
     kind[back] = TRANSFER
-    source[back] = nodes[target[gathered]]
-    destination[back] = nodes[groups["aggregator"][gathered]]
-    size[back] = (groups["bytes"] if gather_bytes is None else gather_bytes)[gathered]
+    source[back] = nodes[target[sent_back]]
+    destination[back] = nodes[groups["aggregator"][sent_back]]
+    size[back] = returned_bytes[sent_back]
 
     if combine:
         summed = slice(first_combine, decision)
@@ -205,7 +222,7 @@ def lower_layer(
     dispatch_of_group = np.full(len(groups), -1, dtype=np.int64)
     dispatch_of_group[dispatched] = first_dispatch + np.arange(len(dispatched))
     gather_of_group = np.full(len(groups), -1, dtype=np.int64)
-    gather_of_group[gathered] = first_gather + np.arange(len(gathered))
+    gather_of_group[gathered] = first_gather + gather_of_gathered
     combine_of_group = np.full(len(groups), -1, dtype=np.int64)
     computing = replicas + replica_of_group.astype(np.int64)
     returned = np.where(gather_of_group >= 0, gather_of_group, computing)
