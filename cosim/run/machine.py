@@ -292,8 +292,13 @@ class ConservationError(RuntimeError):
     """Something was lost or invented: a fault of the simulator, never of the input."""
 
 
-def build_machine(system: System, rung: str, *, journal: bool = False) -> Machine:
-    """The system at one rung, empty at time zero; ``journal``: memories show their commands to the engine's journal."""
+def build_machine(system: System, rung: str, *, seed: int = 1, journal: bool = False) -> Machine:
+    """The system at one rung, empty at time zero.
+
+    Args:
+        seed: of the draws of random routings.
+        journal: memories show their commands to the engine's journal.
+    """
     network_kind, memory_kind = RUNG_KNOBS[rung]
     engine = Engine()
     classes = {name: number for number, name in enumerate(MESSAGE_CLASSES)}
@@ -363,7 +368,7 @@ def build_machine(system: System, rung: str, *, journal: bool = False) -> Machin
             for way in (0, 1):
                 _add_gateway(engine, system, gateway, way, networks, list(classes))
         for network in system.networks:
-            _add_flit_network(engine, system, network, nodes, gateways, len(classes))
+            _add_flit_network(engine, system, network, nodes, gateways, len(classes), seed)
     else:
         engine.add_link_network(
             **link_tables(system),
@@ -421,6 +426,7 @@ def _add_flit_network(
     nodes: npt.NDArray[np.int32],
     gateways: tuple[tuple[int, int], ...],
     classes: int,
+    seed: int,
 ) -> None:
     level = network.level
     of_endpoint, of_gateway, _ = end_terminals(system, network)
@@ -452,7 +458,7 @@ def _add_flit_network(
             "payload_towards": payloads,
         }
     engine.add_flit_network(
-        graph=flit_graph(system, network),
+        graph=flit_graph(system, network, seed),
         clock=clock(level.clock),
         flit_bytes=level.flit_width,
         header_bytes=level.header_bytes,

@@ -70,7 +70,7 @@ def unit_loop(
         budget_bytes=int(policy.replica_budget * len(setup.held_layers) * setup.model.experts * rates.expert_bytes),
     )
     return RunLoop(
-        build_machine(setup.system, key.rung, journal=journal),
+        build_machine(setup.system, key.rung, seed=key.seed, journal=journal),
         policy,
         residency,
         LoopInputs(

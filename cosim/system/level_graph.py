@@ -111,11 +111,14 @@ class LevelGraph:
         return found
 
 
-def flit_network(level: LevelSpec, graph: LevelGraph, routers: Sequence[int], classes: ClassRows) -> _core.NetworkSpec:
+def flit_network(
+    level: LevelSpec, graph: LevelGraph, routers: Sequence[int], classes: ClassRows, seed: int = 1
+) -> _core.NetworkSpec:
     """The core's description of an instance of ``level`` with a terminal at each of ``routers`` (from 0).
 
     Args:
         classes: VC mask and priority of every class, in the order of their numbers.
+        seed: of the draws of a random routing.
     """
     core = _base(level, classes)
     ports = graph.terminal_ports(routers)
@@ -126,7 +129,7 @@ def flit_network(level: LevelSpec, graph: LevelGraph, routers: Sequence[int], cl
         entries[at, np.arange(len(at))] = np.array(ports) | vc_set[at, at] << 8
         core.set_routes(entries.reshape(-1).tolist(), core.routes[1])
     else:
-        core.set_routing_function(getattr(_core.RoutingKind, level.routing_name), routing_seed(1))
+        core.set_routing_function(getattr(_core.RoutingKind, level.routing_name), routing_seed(seed))
     core.terminals = [_core.TerminalSpec(router, port) for router, port in zip(routers, ports, strict=True)]
     core.ports = max(graph.link_ports.shape[1], *(port + 1 for port in ports), 1)
     return core
