@@ -172,7 +172,9 @@ class Experiment:
         return Estimate.together([estimate(part.setup, part.unit_keys()) for part in parts])
 
     def _campaign(self, units: Path | None, jobs: int) -> Campaign:
-        parts = [CampaignPart(self._setup, self.resolved, UnitStore(units, self.resolved))]
+        # what runs at the base does not depend on claims and other points: its units are kept without them
+        base = resolved_yaml(self._loaded.spec.model_copy(update={"sweeps": {}, "claims": None}))
+        parts = [CampaignPart(self._setup, self.resolved, UnitStore(units, base))]
         parts += [
             CampaignPart(point.setup, point.resolved, UnitStore(units, point.resolved), point.title)
             for point in self.points
