@@ -236,7 +236,7 @@ class RunLoop:
                 pressure,
                 [live.state for live in self.prefetches.values()],
                 tuple(self.outcomes),
-                self.inputs.ids[rows, layer],
+                ids,
             )
             self.outcomes.clear()
             actions = tuple(self.policy.on_routed(event))
