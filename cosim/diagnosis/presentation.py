@@ -165,15 +165,15 @@ def _heat(found: Diagnosis) -> ReportFigure:
         pair = found.loads[name].pair_bytes
         spoken = f"{pair.sum() / 1e3:.1f} kB between ranks a layer and step"
         drawing = Drawing(
-            _SIDE + 20, _SIDE + 24, f"Traffic of pairs, {name}", spoken, f"pairs-{name.replace(' ', '-')}"
+            _SIDE + 32, _SIDE + 24, f"Traffic of pairs, {name}", spoken, f"pairs-{name.replace(' ', '-')}"
         )
         for a in range(len(ranks)):
             for b in range(len(ranks)):
                 hint = f"{ranks[a]} → {ranks[b]}: {pair[a, b] / 1e3:.2f} kB" if len(ranks) <= 34 else None
                 css = f"cell h{heat_step(float(pair[a, b]), top)}"
-                drawing.rect(16 + b * side, a * side, side, side, css, hint=hint)
-        drawing.text(16 + _SIDE / 2, _SIDE + 14, "to rank", "axis-label", anchor="middle")
-        drawing.text(10, _SIDE / 2, "from rank", "axis-label", anchor="middle", turn=-90)
+                drawing.rect(28 + b * side, a * side, side, side, css, hint=hint)
+        drawing.text(28 + _SIDE / 2, _SIDE + 14, "to rank", "axis-label", anchor="middle")
+        drawing.text(18, _SIDE / 2, "from rank", "axis-label", anchor="middle", turn=-90)
         panels.append(Panel(name, drawing.render()))
     return ReportFigure(
         name="pairs",
