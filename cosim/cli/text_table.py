@@ -20,7 +20,7 @@ def cell(value: float, digits: int) -> str:
 
 
 def aligned(rows: Sequence[Sequence[str]], left: int = 1, *, words_last: bool = False) -> list[str]:
-    """Rows as lines of columns: the first ``left`` to the left, with ``words_last`` the last too, others to the right."""
+    """Rows as lines of columns; the first ``left``, and with ``words_last`` the last, begin at the left."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     to_left = {*range(left), *([len(widths) - 1] if words_last else [])}
     return [
