@@ -257,25 +257,46 @@ class Samples:
         # a sampled row stands for itself, another row for one share per sampled row
         first = np.concatenate([ratio_unit, np.repeat(rest_unit, len(ratios))])
         second = np.concatenate([np.full(len(ratios), -1), np.tile(ratio_unit, len(rest))])
-        order = np.argsort(values, kind="stable")
+        order = np.argsort(-values, kind="stable")  # from the largest down: only the tail is looked at
         values, first, second = values[order], first[order], second[order]
+        tail = 1.0 - percent / 100
 
         def drawn(weights: IntArray) -> FloatArray:
             shares = weighted_counts(weights, ratio_unit)  # of the sample in each resample
+            totals = weighted_counts(weights, unit)
             found = np.full(len(weights), math.nan)
-            block = max(1, 4_000_000 // len(values))
+            most = min(len(values), math.ceil(len(values) * max(4 * tail, 0.02)))
+            block = max(1, 4_000_000 // most)
             for start in range(0, len(weights), block):
-                part = weights[start : start + block].astype(np.float64)
-                count = np.maximum(shares[start : start + block], 1.0)
-                spread = np.concatenate([part, count[:, None]], axis=1)  # the last column serves second = -1
-                reached = np.cumsum(part[:, first] * spread[:, second] / count[:, None], axis=1)
-                place = (reached < reached[:, -1:] * (percent / 100) * (1 - 1e-12)).sum(axis=1)
-                found[start : start + block] = values[np.minimum(place, len(values) - 1)]
+                rows = slice(start, start + block)
+                found[rows] = self._from_above(
+                    weights[rows].astype(np.float64), shares[rows], totals[rows] * tail, values, first, second, most
+                )
             return np.where(shares > 0, found, math.nan)
 
         once = np.ones((1, self.unit_count), dtype=np.int64)
         scale = term.quantity.scale
         return float(drawn(once)[0]) * scale, drawn(resample_weights(self.unit_count)) * scale, len(sample)
+
+    def _from_above(
+        self,
+        weights: FloatArray,
+        shares: FloatArray,
+        above: FloatArray,
+        values: FloatArray,
+        first: IntArray,
+        second: IntArray,
+        most: int,
+    ) -> FloatArray:
+        """The smallest value with at most the weight ``above`` beyond it, in each resample; all values where the
+        largest ``most`` do not reach so far."""
+        count = np.maximum(shares, 1.0)[:, None]
+        spread = np.concatenate([weights, count], axis=1)  # the last column serves second = -1
+        beyond = np.cumsum(weights[:, first[:most]] * spread[:, second[:most]] / count, axis=1)
+        place = (beyond <= above[:, None] * (1 + 1e-12)).sum(axis=1)
+        if most < len(values) and bool((place >= most).any()):
+            return self._from_above(weights, shares, above, values, first, second, len(values))
+        return values[np.minimum(place, len(values) - 1)]
 
     def _statistic(self, statistic: str, unit: IntArray, values: IntArray | FloatArray) -> tuple[float, FloatArray]:
         weights = resample_weights(self.unit_count)
