@@ -296,7 +296,7 @@ class Samples:
         place = (beyond <= above[:, None] * (1 + 1e-12)).sum(axis=1)
         if most < len(values) and bool((place >= most).any()):
             return self._from_above(weights, shares, above, values, first, second, len(values))
-        return values[np.minimum(place, len(values) - 1)]
+        return np.asarray(values[np.minimum(place, len(values) - 1)], dtype=np.float64)
 
     def _statistic(self, statistic: str, unit: IntArray, values: IntArray | FloatArray) -> tuple[float, FloatArray]:
         weights = resample_weights(self.unit_count)
