@@ -167,7 +167,9 @@ def _attribute(name: str, value: int | bool) -> bytes:
 
 
 def _node(node: Node) -> bytes:
-    out = _number(1, node.id) + _text(2, node.name) + _number(3, node.type)
+    # proto3 leaves out what is zero or empty
+    out = _number(1, node.id) if node.id else b""
+    out += (_text(2, node.name) if node.name else b"") + (_number(3, node.type) if node.type else b"")
     if node.data_deps:  # repeated numbers are packed in proto3
         out += _bytes(5, b"".join(_varint(number) for number in node.data_deps))
     return out + b"".join(_bytes(10, _attribute(name, value)) for name, value in node.attributes.items())

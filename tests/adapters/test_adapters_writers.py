@@ -219,6 +219,32 @@ def test_chakra_graphs(tmp_path: Path) -> None:
         chakra.layer_nodes(messages, npus=1, operations_per_token=1, bytes_per_token=1)
 
 
+def test_chakra_is_what_the_protobuf_library_writes(tmp_path: Path) -> None:
+    """`tests/reference/traces/chakra.0.et` was written with Chakra's own schema: read, and written again alike."""
+    file = Path(__file__).parents[1] / "reference" / "traces" / "chakra.0.et"
+    nodes = chakra.read_nodes(file)
+    plain = {"is_cpu_op": False}
+    assert nodes == [
+        chakra.Node(
+            0,
+            "dispatch_send_7",
+            chakra.COMM_SEND,
+            (),
+            {**plain, "comm_src": 0, "comm_dst": 3, "comm_tag": 7, "comm_size": 3 << 33},
+        ),
+        chakra.Node(1, "expert_5", chakra.COMP, (0, 200), {**plain, "num_ops": 123_456_789_012, "tensor_size": 4096}),
+        chakra.Node(
+            200,
+            "gather_recv_9",
+            chakra.COMM_RECV,
+            (1,),
+            {**plain, "comm_src": 3, "comm_dst": 0, "comm_tag": 9, "comm_size": 1},
+        ),
+    ]
+    (path,) = chakra.write_nodes([nodes], tmp_path, "t")
+    assert path.read_bytes() == file.read_bytes()
+
+
 def test_chakra_bytes(tmp_path: Path) -> None:
     """The wire format of a file with one node, byte by byte: lengths as varints, proto3 field numbers and kinds."""
     node = chakra.Node(300, "n", chakra.COMP, (1, 200), {"is_cpu_op": False, "num_ops": -1, "comm_tag": 2})
