@@ -249,6 +249,20 @@ class Policy:
         """Prefetches to start and to withdraw once a layer's routing is known."""
         return ()
 
+    def execute_at(
+        self,
+        groups: npt.NDArray[np.void],
+        assigned: npt.NDArray[np.int32],
+        directory: Directory,
+        pressure: Pressure,
+    ) -> npt.NDArray[np.int32] | None:
+        """Compute endpoint that works on each group, int32, shape (groups,); none: each at its replica's own.
+
+        An endpoint other than the replica's is a helper for this layer: it streams the same expert's weights from the
+        replica's memory into its own buffer, and forgets them afterwards. Replicas that are split have no helpers.
+        """
+        return None
+
     def save(self) -> dict[str, object]:
         """What the policy has learnt since :meth:`place`, as plain JSON, so that an interrupted run can go on."""
         return {}

@@ -181,6 +181,7 @@ def record_to_json(record: DecisionRecord) -> dict[str, Any]:
                 decision.replicas.tolist(),
                 decision.cost_fs,
                 None if decision.ids is None else decision.ids.tolist(),
+                None if decision.chiplets is None else decision.chiplets.tolist(),
             ]
             for (batch, layer), decision in record.layers.items()
         ],
@@ -191,12 +192,13 @@ def record_to_json(record: DecisionRecord) -> dict[str, Any]:
 def record_from_json(data: Mapping[str, Any]) -> DecisionRecord:
     """What :func:`record_to_json` wrote."""
     record = DecisionRecord()
-    for batch, layer, actions, replicas, cost, ids in data["layers"]:
+    for batch, layer, actions, replicas, cost, ids, chiplets in data["layers"]:
         decision = LayerDecision(
             tuple(_action_from_json(a) for a in actions),
             np.array(replicas, dtype=np.int32),
             cost,
             None if ids is None else np.array(ids, dtype=np.int32),
+            None if chiplets is None else np.array(chiplets, dtype=np.int32),
         )
         record.add(batch, layer, decision)
     for window, actions in data["windows"]:

@@ -22,7 +22,7 @@ from cosim.policy.base import (
     RoutedEvent,
     WindowState,
 )
-from cosim.policy.directory import NEAR_MEMORY, Directory
+from cosim.policy.directory import HOST, NEAR_MEMORY, Directory
 from cosim.policy.residency import Residency
 from cosim.run.backbone import backbone_tasks
 from cosim.run.counterfactual import Counterfactual, WhatIf
@@ -241,12 +241,19 @@ class RunLoop:
             self.outcomes.clear()
             actions = tuple(self.policy.on_routed(event))
             assigned = self.policy.assign(groups, directory, pressure)
-            cost = self._cost("on_routed") + self._cost("assign") + (self._cost("gate") if gate is not None else 0)
+            self._check_assignment(groups, assigned, directory)
+            helped = self.policy.execute_at(groups, assigned, directory, pressure)
+            cost = sum(self._cost(hook) for hook in ("on_routed", "assign", "execute_at"))
+            cost += self._cost("gate") if gate is not None else 0
         else:
             actions, assigned, cost = decided.actions, self._rows_of(decided, directory), decided.cost_fs
-        self._check_assignment(groups, assigned, directory)
+            helped = decided.chiplets
+            self._check_assignment(groups, assigned, directory)
         effective = routed_fs + cost
-        self.record.add(batch, layer, LayerDecision(actions, directory.rows["replica"][assigned], cost, chosen))
+        decision = LayerDecision(actions, directory.rows["replica"][assigned], cost, chosen, helped)
+        self.record.add(batch, layer, decision)
+        if helped is not None:
+            assigned, directory = self._helped(assigned, helped, directory)
         legs, rows_of_legs = legs_of(assigned, directory)
         chiplets = directory.rows["chiplet"][rows_of_legs]
         firsts = first_tokens(ids, homes, groups, legs, chiplets)
@@ -429,6 +436,31 @@ class RunLoop:
                 f"{groups['layer'][first]}, assign gave it expert {chosen['expert'][first]} of layer "
                 f"{chosen['layer'][first]}"
             )
+
+    def _helped(
+        self, assigned: npt.NDArray[np.int32], chiplets: npt.NDArray[np.int32], directory: Directory
+    ) -> tuple[npt.NDArray[np.int32], Directory]:
+        """Rows of groups and the directory once helpers have rows of their own, which live for one layer."""
+        name, rows = self.policy.name, directory.rows
+        if not isinstance(chiplets, np.ndarray) or chiplets.shape != assigned.shape or chiplets.dtype.kind != "i":
+            raise PolicyError(f"policy {name}: execute_at must return an endpoint per group, shape {assigned.shape}")
+        unknown = sorted(set(chiplets.tolist()) - set(self.machine.compute_endpoints.tolist()))
+        if unknown:
+            raise PolicyError(f"policy {name}: execute_at named endpoint {unknown[0]}, which does not compute")
+        away = np.flatnonzero(rows["chiplet"][assigned] != chiplets)
+        if not len(away):
+            return assigned, directory
+        split = [int(row) for row in assigned[away] if len(directory.parts(int(row))) > 1]
+        if split:
+            raise PolicyError(
+                f"policy {name}: expert {rows['expert'][split[0]]} is split over endpoints, it has no helpers"
+            )
+        pairs, number = np.unique(np.stack([assigned[away], chiplets[away]], axis=1), axis=0, return_inverse=True)
+        guests = rows[pairs[:, 0]].copy()
+        guests["chiplet"], guests["executes_at"] = pairs[:, 1], HOST
+        assigned = assigned.copy()
+        assigned[away] = len(rows) + number.reshape(-1).astype(np.int32)
+        return assigned, Directory(np.concatenate([rows, guests]))
 
     def _apply(self, actions: Sequence[Prefetch | Revoke], batch: int, effective: int) -> None:
         for action in actions:

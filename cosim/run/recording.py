@@ -20,12 +20,14 @@ class LayerDecision:
     replicas: identity of the replica that serves each token group, int32, shape (groups,).
     cost_fs: time the decision took.
     ids: the experts that a gate chose, int32, shape (tokens, slots); None where routing was kept.
+    chiplets: endpoint that works on each group, int32, shape (groups,); none: each at its replica's own.
     """
 
     actions: tuple[Prefetch | Revoke, ...]
     replicas: npt.NDArray[np.int32]
     cost_fs: int
     ids: npt.NDArray[np.int32] | None = None
+    chiplets: npt.NDArray[np.int32] | None = None
 
 
 @dataclass
@@ -60,6 +62,7 @@ class DecisionRecord:
             and mine.cost_fs == theirs.cost_fs
             and np.array_equal(mine.replicas, theirs.replicas)
             and _same(mine.ids, theirs.ids)
+            and _same(mine.chiplets, theirs.chiplets)
             for mine, theirs in ((self.layers[key], other.layers[key]) for key in self.layers)
         )
 
