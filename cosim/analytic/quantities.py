@@ -13,7 +13,7 @@ from cosim.config.units import BYTES, ENERGY, TIME, Dimension
 STATISTICS = ("mean", "p50", "p95", "p99", "total")
 
 #: Stems whose mean bears the bare name, as in ``balance`` or ``bytes_weight``.
-_BARE = ("balance", "replica_factor", "energy", "changed_choices", "top1_retention")
+_BARE = ("balance", "stack_balance", "replica_factor", "energy", "changed_choices", "top1_retention")
 _BYTES_STEM = re.compile(r"bytes_[a-z][a-z0-9_]*")
 
 
@@ -24,7 +24,7 @@ class Quantity:
     The name is ``<stem>_<statistic>``; for traffic, balance, replica factor, energy and shares of changed
     routing the mean per layer and batch is just ``<stem>``.
 
-    stem:      layer_latency, stage_<stage>, bytes_<class>, balance, replica_factor, energy, changed_choices or
+    stem:      layer_latency, stage_<stage>, bytes_<class>, balance, stack_balance, replica_factor, energy, changed_choices or
                top1_retention
     statistic: one of STATISTICS
     column:    column of the layers frame

@@ -27,9 +27,12 @@ class _RouteWeight(click.ParamType[Any]):
 @click.command()
 @click.argument("experiment", metavar="NAME|FILE")
 @click.option(
-    "--method", type=click.Choice(("complementarity", "mozart")), default="complementarity", show_default=True,
-    help="complementarity: grouping and mapping of 3D-MoE; mozart: clusters of co-activated experts.",
-)  # fmt: skip
+    "--method",
+    type=click.Choice(("complementarity", "mozart", "popularity")),
+    default="complementarity",
+    show_default=True,
+    help="complementarity: 3D-MoE's grouping and mapping; mozart: co-activated clusters; popularity: even load.",
+)
 @click.option("--file", "target", type=click.Path(dir_okay=False, path_type=Path), required=True, metavar="FILE")
 @click.option("--batch-tokens", type=click.IntRange(min=1), metavar="N", help="Tokens of a step; the workload's else.")
 @click.option("--groups", type=click.IntRange(min=1), metavar="N", help="Blocks of cores, where one network holds all.")

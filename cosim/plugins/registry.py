@@ -64,7 +64,7 @@ _OWN: Mapping[str, Mapping[str, str]] = {
         "comoe": "cosim.policy.comoe:CoMoE",
         "work_stealing": "cosim.policy.work_stealing:WorkStealing",
         "periodic_replication": "cosim.policy.periodic_replication:PeriodicReplication",
-        "3d_moe": "cosim.policy.three_d_moe:ThreeDMoE",
+        "three_d_moe": "cosim.policy.three_d_moe:ThreeDMoE",
         "tensor_parallel": "cosim.policy.hybrid_parallel:TensorParallel",
         "expert_parallel": "cosim.policy.hybrid_parallel:ExpertParallel",
         "placed": "cosim.policy.hybrid_parallel:Placed",

@@ -33,7 +33,7 @@ class ThreeDMoE(Policy):
     A stack is the network that a core sits in. A decision window is one batch, that is one decode step.
     """
 
-    name = "3d_moe"
+    name = "three_d_moe"
 
     class Params(Policy.Params):
         """What of the paper is on.
@@ -91,7 +91,7 @@ class ThreeDMoE(Policy):
             raise ConfigErrors.single(
                 "a placement of whole experts, as 'cosim place group' writes",
                 f"{self.params.file}: expert {split[0].expert} of layer {split[0].layer} is split",
-                path="policies.3d_moe.params.file",
+                path="policies.three_d_moe.params.file",
             )
         return placed
 

@@ -34,7 +34,14 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 _LATENCY = "total_fs"
-_UNITS = {"energy_J": "J", "balance": "1", "replica_factor": "1", "changed_choices": "1", "top1_retention": "1"}
+_UNITS = {
+    "energy_J": "J",
+    "balance": "1",
+    "stack_balance": "1",
+    "replica_factor": "1",
+    "changed_choices": "1",
+    "top1_retention": "1",
+}
 
 
 @dataclass(frozen=True)

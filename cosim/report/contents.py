@@ -90,7 +90,8 @@ LAYERS = FrameSpec(
     tuple((f"{stage}_fs", "count") for stage in (*STAGES, "total")),
     open_prefix="bytes_",
     optional=tuple(
-        (name, "real") for name in ("balance", "replica_factor", "energy_J", "changed_choices", "top1_retention")
+        (name, "real")
+        for name in ("balance", "stack_balance", "replica_factor", "energy_J", "changed_choices", "top1_retention")
     ),
 )
 LINKS = FrameSpec(

@@ -33,6 +33,7 @@ from cosim.report.vocabulary import (
     RANK_AGREEMENT,
     REPLICA_FACTOR,
     SAME_ORDER,
+    STACK_BALANCE,
     STAGE_ERROR_PREFIX,
     STAGE_ERROR_SUFFIX,
     TOP1_RETENTION,
@@ -140,7 +141,11 @@ def traffic_table(contents: RunContents) -> TextTable | None:
     """Bytes by message class, balance, replica factor and energy; None where the run measured none of them."""
     present = set(contents.metrics["metric"])
     classes = sorted(name for name in present if name.startswith(BYTES_PREFIX))
-    others = [name for name in (BALANCE, REPLICA_FACTOR, CHANGED_CHOICES, TOP1_RETENTION, ENERGY) if name in present]
+    others = [
+        name
+        for name in (BALANCE, STACK_BALANCE, REPLICA_FACTOR, CHANGED_CHOICES, TOP1_RETENTION, ENERGY)
+        if name in present
+    ]
     if not classes and not others:
         return None
     scales = {}

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 LATENCY = "layer_latency_mean"
 PERCENTILES = {"layer_latency_p50": 0.50, "layer_latency_p95": 0.95, "layer_latency_p99": 0.99}
 BALANCE = "balance"
+STACK_BALANCE = "stack_balance"
 REPLICA_FACTOR = "replica_factor"
 CHANGED_CHOICES, TOP1_RETENTION = "changed_choices", "top1_retention"
 ENERGY = "energy"
@@ -42,6 +43,12 @@ METRICS: dict[str, Metric] = {
         Metric("layer_latency_p95", "P95", "ns", "95th percentile over the same units"),
         Metric("layer_latency_p99", "P99", "ns", "99th percentile over the same units"),
         Metric(BALANCE, "balance", "1", "see the definition under the table"),
+        Metric(
+            STACK_BALANCE,
+            "stack balance",
+            "1",
+            "mean over the stacks (networks with compute chiplets) of the tokens served, over the largest of them",
+        ),
         Metric(REPLICA_FACTOR, "replicas", "1", "copies of an expert, mean over experts, layers and batches"),
         Metric(CHANGED_CHOICES, "changed", "1", "share of the tokens' experts that the policy's gate chose anew"),
         Metric(TOP1_RETENTION, "top-1 kept", "1", "share of tokens whose highest-scored expert is still among theirs"),

@@ -11,7 +11,7 @@ from cosim.config.errors import ConfigErrors
 from cosim.placement.expert_mapping import RouteWeight, co_activation, map_experts, offset_scores, pair_weights
 from cosim.placement.file import PlacementFile
 from cosim.placement.group_costs import max_over_mean
-from cosim.placement.grouping import GroupingOptions, check_grouping, group_experts
+from cosim.placement.grouping import GroupingOptions, check_grouping, group_experts, history_grouping
 from cosim.placement.mozart import co_activation_groups
 from cosim.placement.shares import FloatArray, IntArray
 from cosim.run.setup import Setup, part_text
@@ -20,17 +20,15 @@ from cosim.trace.step_series import step_series
 
 __all__ = ["GroupPlaceOptions", "core_distance", "grouped_placement", "stacks_of"]
 
-METHODS = ("complementarity", "mozart")
-
 
 @dataclass(frozen=True)
 class GroupPlaceOptions:
     """What to place.
 
-    method: complementarity (3D-MoE) or mozart. batch_tokens: tokens of a step of the profile, the workload's if not
-    given. groups: for systems whose cores lie in one network; blocks of them in their order. experts_per_core: P_max,
-    as few as hold the experts if not given. route_weight: lambda_route. clusters_per_group: of Mozart, whose program
-    stops where `grouping` says.
+    method: complementarity (3D-MoE), mozart, or popularity (groups of even load over the whole profile).
+    batch_tokens: tokens of a step of the profile, the workload's if not given. groups: for systems whose cores lie in
+    one network; blocks of them in their order. experts_per_core: P_max, as few as hold the experts if not given.
+    route_weight: lambda_route. clusters_per_group: of Mozart, whose program stops where `grouping` says.
     """
 
     method: str
@@ -137,6 +135,10 @@ def grouped_placement(
             )
             core, group = mapped.core, found.group
             text = f"{found.report}; lambda_route {weights.route_weight:.6g}; {mapped}"
+        elif options.method == "popularity":
+            group = history_grouping(loads.sum(axis=0), groups)
+            core = _by_popularity(loads.sum(axis=0), group, stack, most)
+            text = "hottest expert first, each to the least loaded group"
         else:
             clustered = co_activation_groups(
                 affinity * len(ids),

@@ -39,7 +39,7 @@ from cosim.run.setup import Setup, part_text
 from cosim.run.unit import UnitKey, UnitResult
 from cosim.system import LoadedExperiment
 from cosim.validate.claims import ClaimFile, load_claims
-from cosim.validate.compare import BALANCE_DEFINITION, check_figures, layer_balance, metrics_frame
+from cosim.validate.compare import BALANCE_DEFINITION, check_figures, layer_balance, metrics_frame, stack_balance
 from cosim.validate.points import Axis, MeasuredRun
 from cosim.validate.samples import Samples
 from cosim.validate.verdicts import RunScope, judge
@@ -222,6 +222,10 @@ def _with_balance(result: UnitResult, setup: Setup) -> pd.DataFrame:
     balance = layer_balance(groups, chiplets, setup.model.expert_macs_per_token)
     layers = result.frames["layers"]
     joined: pd.DataFrame = layers.merge(balance, on=["seed", "batch", "layer"], how="left", validate="one_to_one")
+    stacks = {place.index: place.network for place in setup.system.compute_endpoints}
+    if len(set(stacks.values())) > 1:
+        between = stack_balance(groups, stacks)
+        joined = joined.merge(between, on=["seed", "batch", "layer"], how="left", validate="one_to_one")
     return joined
 
 

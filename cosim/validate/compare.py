@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,7 +32,7 @@ BALANCE_DEFINITION = (
 
 _LATENCY = "layer_latency_mean"
 _SUMMARIES = (_LATENCY, "layer_latency_p50", "layer_latency_p95", "layer_latency_p99")
-_OTHERS = ("balance", "replica_factor", "energy", "changed_choices", "top1_retention")
+_OTHERS = ("balance", "stack_balance", "replica_factor", "energy", "changed_choices", "top1_retention")
 
 #: Mixed rungs: the named half of flit replaced by that of link.
 _MIXED = {"network": "link+command", "memory": "flit+rate"}
@@ -105,6 +105,21 @@ def layer_balance(decisions: pd.DataFrame, chiplets: Sequence[int], macs_per_tok
     per_layer = work.groupby(level=key, sort=True)
     balance = per_layer.sum() / len(chiplets) / per_layer.max()
     frame: pd.DataFrame = balance.rename("balance").reset_index()
+    return frame
+
+
+def stack_balance(decisions: pd.DataFrame, stacks: Mapping[int, int]) -> pd.DataFrame:
+    """Balance between stacks of every layer and batch: mean over the stacks of the tokens served, over the largest.
+
+    ``stacks`` maps every compute chiplet to its stack, the network it sits in; a stack without tokens counts. Returns
+    seed, batch, layer, stack_balance, sorted. Its inverse is the group-level max to mean of 3D-MoE.
+    """
+    key = ["seed", "batch", "layer"]
+    tokens = decisions["tokens"] * decisions["share"] if "share" in decisions.columns else decisions["tokens"]
+    placed = decisions.assign(tokens=tokens, stack=decisions["chiplet"].map(stacks))
+    per_layer = placed.groupby([*key, "stack"], sort=True)["tokens"].sum().groupby(level=key, sort=True)
+    balance = per_layer.sum() / len(set(stacks.values())) / per_layer.max()
+    frame: pd.DataFrame = balance.rename("stack_balance").reset_index()
     return frame
 
 

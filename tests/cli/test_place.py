@@ -109,7 +109,7 @@ def test_bad_input(experiment: Path, tmp_path: Path, arguments: list[str], text:
     assert not (tmp_path / "p.json").exists()
 
 
-@pytest.mark.parametrize("method", ["complementarity", "mozart"])
+@pytest.mark.parametrize("method", ["complementarity", "mozart", "popularity"])
 def test_groups_are_made_written_and_run(experiment: Path, tmp_path: Path, method: str) -> None:
     """Two stacks of eight cores; two experts each, which stay in their stack; the same command gives the same bytes."""
     digests = []

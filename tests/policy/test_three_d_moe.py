@@ -66,7 +66,7 @@ def test_the_device_has_four_stacks_of_sixteen_tiles_on_channels_of_their_own() 
 @settings(max_examples=15)
 @given(seed=st.integers(0, 10**6), most=st.sampled_from([1, 3, 15]))
 def test_domains_share_no_link_stay_in_their_stack_and_pay(seed: int, most: int) -> None:
-    policy = make_policy("3d_moe", {"tiers": 0})
+    policy = make_policy("three_d_moe", {"tiers": 0})
     directory = keeper(policy).directory()
     groups = skewed(seed)
     assigned = policy.assign(groups, directory, NOTHING)
@@ -164,7 +164,7 @@ def steps(policy: Policy, directory: Directory, demands: list[Any]) -> list[list
 def test_remapping_is_considered_every_eight_steps_and_acts_only_where_it_pays() -> None:
     """Experts 0 and 1 of the first stack are hot. An expert's 48 KiB over 32 GB/s take 1.5 us, a token 0.12 us."""
     for tiers, hot, transfers in ((2, {0: 400}, 1), (3, {0: 400, 1: 380}, 2)):
-        policy = make_policy("3d_moe", {"tiers": tiers, "helpers": False})
+        policy = make_policy("three_d_moe", {"tiers": tiers, "helpers": False})
         owned = keeper(policy)
         found = steps(policy, owned.directory(), [demand_of(hot)] * 8)
         assert [len(actions) for actions in found[:7]] == [0] * 7
@@ -174,22 +174,22 @@ def test_remapping_is_considered_every_eight_steps_and_acts_only_where_it_pays()
         assert moved.expert in hot
         assert STACK[moved.chiplet] != STACK[int(owned.directory().rows["chiplet"][0])]
         assert len(owned.propose(found[7])[0]) == len(found[7])  # a transfer of one expert's weights each
-    level = make_policy("3d_moe", {"helpers": False})
+    level = make_policy("three_d_moe", {"helpers": False})
     assert steps(level, keeper(level).directory(), [demand_of({0: 12})] * 8)[7] == []
-    always = make_policy("3d_moe", {"helpers": False, "cost_aware": False})
+    always = make_policy("three_d_moe", {"helpers": False, "cost_aware": False})
     assert steps(always, keeper(always).directory(), [demand_of({0: 12})] * 8)[7] != []
 
 
 def test_remapping_tier_1_and_0_move_nothing() -> None:
     for tiers in (0, 1):
-        policy = make_policy("3d_moe", {"tiers": tiers})
+        policy = make_policy("three_d_moe", {"tiers": tiers})
         assert policy.window_batches == 0
         assert policy.max_replicas == 1
         assert steps(policy, keeper(policy).directory(), [demand_of({0: 400})] * 8) == [[]] * 8
 
 
 def test_the_trigger_needs_three_steps_in_a_row() -> None:
-    policy = make_policy("3d_moe", {"helpers": False, "period_steps": 1000, "tiers": 2})
+    policy = make_policy("three_d_moe", {"helpers": False, "period_steps": 1000, "tiers": 2})
     directory = keeper(policy).directory()
     calm, loud = demand_of({}), demand_of({0: 900})
     found = steps(policy, directory, [calm, calm, calm, loud, loud, calm, calm, calm, calm, loud, loud, loud])
@@ -197,7 +197,7 @@ def test_the_trigger_needs_three_steps_in_a_row() -> None:
 
 
 def test_remapping_goes_on_where_it_was_saved() -> None:
-    first, second = (make_policy("3d_moe", {"helpers": False}) for _ in range(2))
+    first, second = (make_policy("three_d_moe", {"helpers": False}) for _ in range(2))
     directory = keeper(first).directory()
     keeper(second)
     steps(first, directory, [demand_of({0: 400})] * 5)
@@ -206,8 +206,8 @@ def test_remapping_goes_on_where_it_was_saved() -> None:
 
 
 def test_a_split_placement_is_refused() -> None:
-    policy = make_policy("3d_moe", {"file": "hda-moe-hybrid"})
+    policy = make_policy("three_d_moe", {"file": "hda-moe-hybrid"})
     with pytest.raises(ConfigErrors):
         policy.place(SYSTEM, MODEL, Profile(np.ones((8, 64), dtype=np.int64), np.zeros((7, 64, 64), dtype=np.int64), 1))
     with pytest.raises(ConfigErrors, match="delivery"):
-        make_policy("3d_moe", {"delivery": "cmn"})
+        make_policy("three_d_moe", {"delivery": "cmn"})
