@@ -24,8 +24,8 @@ class Quantity:
     The name is ``<stem>_<statistic>``; for traffic, balance, replica factor, energy and shares of changed
     routing the mean per layer and batch is just ``<stem>``.
 
-    stem:      layer_latency, stage_<stage>, bytes_<class>, balance, stack_balance, replica_factor, energy, changed_choices or
-               top1_retention
+    stem:      layer_latency, stage_<stage>, bytes_<class>, balance, stack_balance, replica_factor, energy,
+               changed_choices or top1_retention
     statistic: one of STATISTICS
     column:    column of the layers frame
     unit:      unit of the metric; ``scale`` is one unit of the column in it
