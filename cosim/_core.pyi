@@ -43,6 +43,7 @@ __all__: list[str] = [
     "RoutingError",
     "RoutingKind",
     "RoutingPlugin",
+    "SessionTrees",
     "TaskKind",
     "TerminalSpec",
     "TrafficResult",
@@ -335,9 +336,10 @@ class NetworkSpec:
         vc_mask: typing.SupportsInt | typing.SupportsIndex,
         priority: typing.SupportsInt | typing.SupportsIndex,
         multicast: bool = False,
+        session: bool = False,
     ) -> None:
         """
-        Adds a message class; a larger priority injects first, packets of a multicast one may have several nodes.
+        Adds a message class; a larger priority injects first, packets of a multicast one may have several nodes, those of a session one have a set of them and use no VC.
         """
     def build_crossbar(self, terminals: typing.SupportsInt | typing.SupportsIndex) -> None:
         """
@@ -422,6 +424,17 @@ class NetworkSpec:
         """
         How heads get output VCs and flits the switch.
         """
+    def set_retry(
+        self,
+        bit_error_rate: typing.SupportsFloat | typing.SupportsIndex,
+        flit_bits: typing.SupportsInt | typing.SupportsIndex,
+        crc_bits: typing.SupportsInt | typing.SupportsIndex,
+        nack_delay: typing.SupportsInt | typing.SupportsIndex,
+        seed: typing.SupportsInt | typing.SupportsIndex,
+    ) -> None:
+        """
+        Links between routers that flip bits and send bad flits again.
+        """
     def set_routes(
         self,
         entries: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
@@ -437,6 +450,18 @@ class NetworkSpec:
     def set_routing_plugin(self, plugin: RoutingPlugin) -> None:
         """
         Heads are routed by this plug-in.
+        """
+    def set_sessions(
+        self,
+        setup_cycles: typing.SupportsInt | typing.SupportsIndex,
+        teardown_cycles: typing.SupportsInt | typing.SupportsIndex,
+        segment_delay: typing.SupportsInt | typing.SupportsIndex,
+        max_session_cycles: typing.SupportsInt | typing.SupportsIndex,
+        idle_cycles: typing.SupportsInt | typing.SupportsIndex,
+        max_waiting: typing.SupportsInt | typing.SupportsIndex,
+    ) -> None:
+        """
+        What sessions cost and how long they may last.
         """
     @property
     def credit_delay(self) -> int: ...
@@ -508,6 +533,28 @@ class MulticastTrees:
         Flits of the smallest VC on the tree; ValueError when the routes are no tree.
         """
 
+class SessionTrees:
+    """
+    The links that sessions of a network take.
+    """
+    def __init__(self, network: NetworkSpec) -> None: ...
+    def links(
+        self,
+        source: typing.SupportsInt | typing.SupportsIndex,
+        dests: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
+    ) -> list[tuple[int, int]]:
+        """
+        The links (router, port) of the tree, ascending.
+        """
+    def room(
+        self,
+        source: typing.SupportsInt | typing.SupportsIndex,
+        dests: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
+    ) -> int:
+        """
+        Flits of the largest packet that a session of this tree sends in time.
+        """
+
 class FlitNetwork:
     """
     A flit-level network advanced cycle by cycle; see ext/noc.
@@ -568,6 +615,12 @@ class TrafficSpec:
     """
     def __init__(self) -> None: ...
     @property
+    def dest_sets(self) -> list[list[int]]: ...
+    @dest_sets.setter
+    def dest_sets(
+        self, arg0: collections.abc.Sequence[collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]]
+    ) -> None: ...
+    @property
     def injection_rate(self) -> float: ...
     @injection_rate.setter
     def injection_rate(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
@@ -616,6 +669,8 @@ class LatencyTerms:
     def contention_cycles(self) -> int: ...
     @property
     def link_cycles(self) -> int: ...
+    @property
+    def retry_cycles(self) -> int: ...
     @property
     def router_cycles(self) -> int: ...
     @property
@@ -676,6 +731,7 @@ class TrafficRun:
         """
     def connected_outputs(self) -> list[tuple[int, int]]: ...
     def result(self) -> TrafficResult: ...
+    def retry_counters(self) -> numpy.typing.NDArray[numpy.int64]: ...
     @property
     def cycle(self) -> int: ...
     @property
@@ -705,12 +761,31 @@ class PacketRun:
         """
         Rows (inject_cycle, eject_cycle, hops, then the latency terms), in the order of the packets.
         """
+    def retry_counters(self) -> numpy.typing.NDArray[numpy.int64]: ...
+    def session_counters(self) -> numpy.typing.NDArray[numpy.int64]:
+        """
+        Rows (flits, detached_cycles) of sessions, per connected output.
+        """
+    def session_links(self, tree: typing.SupportsInt | typing.SupportsIndex) -> list[tuple[int, int]]:
+        """
+        The links (router, port) of a session's tree, ascending.
+        """
+    def session_nodes(self, tree: typing.SupportsInt | typing.SupportsIndex) -> list[int]:
+        """
+        The nodes of a session's tree, ascending.
+        """
+    def sessions(self) -> numpy.typing.NDArray[numpy.int64]:
+        """
+        Rows (source, tree, ask_cycle, grant_cycle, detach_cycle, return_cycle, packets, flits), as they ended.
+        """
     @property
     def core_bytes(self) -> int: ...
     @property
     def flit_hops(self) -> int: ...
     @property
     def plugin_cost(self) -> PluginCost | None: ...
+    @property
+    def session_flit_hops(self) -> int: ...
 
 class MemScope:
     """
@@ -1144,6 +1219,8 @@ class TaskKind:
       copy
 
       revoke
+
+      stream
     """
 
     __members__: typing.ClassVar[dict[str, TaskKind]]
@@ -1153,6 +1230,7 @@ class TaskKind:
     delay: typing.ClassVar[TaskKind]
     fetch: typing.ClassVar[TaskKind]
     revoke: typing.ClassVar[TaskKind]
+    stream: typing.ClassVar[TaskKind]
     transfer: typing.ClassVar[TaskKind]
     @typing.overload
     def __eq__(self, other: TaskKind) -> bool: ...
@@ -1211,6 +1289,7 @@ class Engine:
         nodes: typing.SupportsInt | typing.SupportsIndex = 0,
         gateway_towards: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex] = [],
         payload_towards: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex] = [],
+        broadcast_class: typing.SupportsInt | typing.SupportsIndex = -1,
     ) -> int: ...
     def add_gateway(
         self,
@@ -1228,6 +1307,10 @@ class Engine:
         grant_latency_cycles: typing.SupportsInt | typing.SupportsIndex,
         buffer_bytes: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
     ) -> int: ...
+    def add_group(self, nodes: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]) -> int:
+        """
+        The number of a set of nodes, for the column `group` of streams and transfers.
+        """
     def add_link_network(
         self,
         *,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from cosim.cli.noc_hotspot import hotspot
 from cosim.cli.options import out_option, override_option
 from cosim.cli.text_table import aligned
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from cosim.noc.sweep import Sweep, SweepPoint
     from cosim.report.tables import TextTable
 
-__all__ = ["noc"]
+__all__ = ["network_title", "noc"]
 
 TOP_LINKS = 8
 
@@ -28,6 +29,9 @@ TOP_LINKS = 8
 @click.group()
 def noc() -> None:
     """Run, sweep and check networks by themselves."""
+
+
+noc.add_command(hotspot)
 
 
 @noc.command()
@@ -55,7 +59,7 @@ def run(reference: str, overrides: tuple[str, ...], out: Path | None) -> None:
     except DeadlockError as problem:
         # the routing that the user chose allows it: the input is wrong
         raise click.ClickException(str(problem)) from problem
-    click.echo("\n".join([_title(experiment.network), "", *lines, "", *_busiest(links)]))
+    click.echo("\n".join([network_title(experiment.network), "", *lines, "", *_busiest(links)]))
     if out is not None:
         _write(out, experiment, metrics, links, rows)
         click.echo(f"\nwritten to {out}")
@@ -77,7 +81,7 @@ def check(reference: str | None, overrides: tuple[str, ...]) -> None:
     if reference is not None:
         network = load_network(reference, overrides)
         found = network.check_deadlock()
-        click.echo(f"{_title(network)}\n{found}")
+        click.echo(f"{network_title(network)}\n{found}")
         free = found.deadlock_free
     elif overrides:
         raise click.ClickException("-o changes a file: name one")
@@ -134,7 +138,9 @@ def sweep(reference: str, overrides: tuple[str, ...], out: Path | None, width: f
         experiment.network, pattern, relative_width=width, curve_points=points, known=known, report=report, **arguments
     )
     name = pattern if isinstance(pattern, str) else str(pattern["kind"])
-    title = f"{name} traffic of {arguments.get('packet_size_flits', 1)}-flit packets on {_title(experiment.network)}"
+    title = (
+        f"{name} traffic of {arguments.get('packet_size_flits', 1)}-flit packets on {network_title(experiment.network)}"
+    )
     facts, table = _sweep_facts(found), _sweep_table(found)
     rows = [tuple(table.header), *table.rows]
     named = [f"{key}: {value}" for key, value in facts]
@@ -189,7 +195,8 @@ def _sweep_table(found: Sweep) -> TextTable:
     return TextTable("Every run: loads in flits per node and cycle, latencies in cycles", header, tuple(rows), (), 1)
 
 
-def _title(network: Network) -> str:
+def network_title(network: Network) -> str:
+    """A network in one line."""
     config = network.config
     topology = config.topology
     shape = " x ".join(map(str, getattr(topology, "shape", ())))
@@ -212,8 +219,14 @@ def _latency_rows(
         "link": ("  links", "cycles"),
         "serialisation": ("  serialisation", "cycles"),
         "contention": ("  contention", "cycles"),
+        "retry": ("  retry", "cycles that links took to send flits again"),
+        "session_wait": ("  session wait", "cycles"),
         "network_latency": ("network latency, mean", "cycles, from the head's injection"),
     }
+    if not network.config.has_sessions:
+        del meanings["session_wait"]
+    if network.config.retry is None:
+        del meanings["retry"]
     rows = [(name, f"{mean[key]:.2f}", unit) for key, (name, unit) in meanings.items()]
     if zero_load is not None:
         rows.insert(1, zero_load)
@@ -256,21 +269,50 @@ def _traffic_report(experiment: NetworkRun, r: TrafficResult) -> list[str]:
         *_cost_rows(network, r.routing_cost),
         ("core memory", f"{r.core_bytes / 2**20:.2f}", "MiB"),
     ]
+    rows += _retry_rows(r.links)
     return [f"{name} traffic: {state}", *aligned(rows, words_last=True)]
 
 
 def _packet_report(network: Network, r: PacketResult) -> list[str]:
     columns = [column for column in r.packets.columns if column.endswith("_cycles")]
-    means = {column.removesuffix("_cycles"): float(r.packets[column].mean()) for column in columns}
+    sent = r.packets[r.packets["eject_cycle"] >= 0]
+    means = {column.removesuffix("_cycles"): float(sent[column].mean()) for column in columns}
     rows = [
         ("packets", f"{len(r.packets)}", "packets"),
         ("makespan", f"{r.makespan_cycles}", "cycles, to the last packet's arrival"),
-        *_latency_rows(network, {**means, "hops": float(r.packets["hops"].mean())}),
+        *_latency_rows(network, {**means, "hops": float(sent["hops"].mean())}),
         ("work", f"{r.flit_hops}", "flit-hops"),
+        *_session_rows(r),
         *_cost_rows(network, r.routing_cost),
         ("core memory", f"{r.core_bytes / 2**20:.2f}", "MiB"),
     ]
+    rows += _retry_rows(r.links)
     return ["packets from a file", *aligned(rows, words_last=True)]
+
+
+def _retry_rows(links: pd.DataFrame) -> list[tuple[str, str, str]]:
+    if "retries" not in links.columns:
+        return []
+    over = links[links["kind"] == "link"]
+    cycles = int(over["retry_cycles"].sum())
+    return [
+        ("retries", f"{int(over['retries'].sum())}", f"transmissions of flits that failed; links lost {cycles} cycles")
+    ]
+
+
+def _session_rows(r: PacketResult) -> list[tuple[str, str, str]]:
+    if r.sessions is None:
+        return []
+    held = int((r.sessions["return_cycle"] - r.sessions["detach_cycle"]).sum())
+    return [
+        (
+            "sessions",
+            f"{len(r.sessions)}",
+            f"of {int(r.sessions['packets'].sum())} packets, links taken for {held} cycles",
+        ),
+        ("refused packets", f"{r.refused_packets}", "by the session arbiter"),
+        ("work of sessions", f"{r.session_flit_hops}", "flits on links and into nodes"),
+    ]
 
 
 def _cost_rows(network: Network, cost: RoutingCost | None) -> list[tuple[str, str, str]]:
@@ -329,6 +371,8 @@ def _cost_metrics(cost: RoutingCost | None) -> list[dict[str, Any]]:
 
 def _packet_metrics(r: PacketResult) -> list[dict[str, Any]]:
     means = ("packet_latency_cycles", "network_latency_cycles", "hops")
+    sent = r.packets[r.packets["eject_cycle"] >= 0]
+    counted = [] if r.sessions is None else [("sessions", len(r.sessions)), ("refused_packets", r.refused_packets)]
     return [
         {"metric": "makespan_cycles", "unit": "cycles", "value": r.makespan_cycles},
         {"metric": "flit_hops", "unit": "flit-hops", "value": r.flit_hops},
@@ -336,10 +380,11 @@ def _packet_metrics(r: PacketResult) -> list[dict[str, Any]]:
             {
                 "metric": f"{key}_mean" if key == "hops" else key.replace("_cycles", "_mean_cycles"),
                 "unit": "routers" if key == "hops" else "cycles",
-                "value": float(r.packets[key].mean()),
+                "value": float(sent[key].mean()),
             }
             for key in means
         ),
+        *({"metric": key, "unit": key.removeprefix("refused_"), "value": value} for key, value in counted),
         *_cost_metrics(r.routing_cost),
     ]
 

@@ -24,6 +24,8 @@ from cosim.config.errors import did_you_mean, one_of
 from cosim.config.loader import Document
 from cosim.config.quantities import BareOrBytes, ByteCount, Frequency
 from cosim.config.rows import rows_of
+from cosim.config.schema_retry import RetrySpec
+from cosim.config.schema_sessions import SessionsSpec
 from cosim.config.schema_topology import LevelTopology, LinkNameSpec, Topology
 from cosim.config.spec import Items, Name, Problem, ShortSpec, Spec, duplicates, refuse
 from cosim.config.validate import validate
@@ -70,6 +72,9 @@ ROUTINGS: dict[str, tuple[str, ...]] = {
 
 SURVIVES_FAILURES = ("nca", "up_down", "layered_shortest_path", "table")
 """Routings that find ways around failed links."""
+
+ONE_WAY = ("dor", "direct", "up_down", "layered_shortest_path", "table")
+"""Routings with one way per router and destination, as multicasts and sessions need them."""
 
 HALVES_ITS_VCS = ("dateline", "dateline_booksim", "min_adaptive")
 """Routings that part the VCs of every message class in two."""
@@ -280,12 +285,36 @@ class MessageClassSpec(Spec):
                 yield Problem((key, position), "each of them once", f"{values[position]!r} again")
 
 
+class BroadcastClassSpec(Spec):
+    """How a message to several endpoints of a level travels: as multicasts on ``vcs``, or over a ``session`` of links.
+
+    Sessions of a system wait for their links, however many do: a weight that is refused would never come.
+    """
+
+    vcs: Items[Annotated[int, Field(ge=0)]] = ()
+    priority: int = 0
+    session: SessionsSpec | None = None
+
+    def problems(self) -> Iterator[Problem]:
+        if bool(self.vcs) == (self.session is not None):
+            got = "both" if self.vcs else "none"
+            yield Problem((), "either `vcs` (multicasts) or `session` (what sessions cost)", got)
+        for position in duplicates(self.vcs):
+            yield Problem(("vcs", position), "each of them once", f"{self.vcs[position]!r} again")
+        limit = None if self.session is None else self.session.max_waiting
+        if limit is not None:
+            yield Problem(("session", "max_waiting"), "no limit: sessions of a system wait", str(limit))
+        if self.session is not None and self.priority != 0:
+            yield Problem(("priority",), "no priority: sessions are granted in order", str(self.priority))
+
+
 class MessageClasses(Spec):
-    """The classes of messages that a level carries."""
+    """The classes of messages that a level carries; without ``broadcast`` a message to several is one to each."""
 
     token: MessageClassSpec
     weight: MessageClassSpec
     prefetch: MessageClassSpec
+    broadcast: BroadcastClassSpec | None = None
 
     def by_name(self) -> dict[str, MessageClassSpec]:
         """Class name → its spec, in the order of :data:`MESSAGE_CLASSES`."""
@@ -315,6 +344,12 @@ class MessageClasses(Spec):
                         "a graph of waits without a cycle",
                         "a cycle over " + ", ".join(members),
                     )
+        shared_with = () if self.broadcast is None else self.broadcast.vcs
+        for name, spec in classes.items():
+            both = sorted(set(spec.vcs) & set(shared_with))
+            if both:
+                got = f"the shared VCs {', '.join(map(str, both))}"
+                yield Problem(("broadcast", "vcs"), f"VCs that {name!r} does not use", got)
         names = list(classes)
         for position, name in enumerate(names):
             for other in names[position + 1 :]:
@@ -426,25 +461,49 @@ class LevelSpec(NetworkSpec):
                     f"at least {least} VCs ({self.routing_name} parts them)",
                     str(len(spec.vcs)),
                 )
-        for name, spec in self.message_classes.by_name().items():
-            for position, vc in enumerate(spec.vcs):
+        broadcast = self.message_classes.broadcast
+        of_broadcast = {} if broadcast is None else {"broadcast": broadcast.vcs}
+        vcs_of = {name: spec.vcs for name, spec in self.message_classes.by_name().items()} | of_broadcast
+        for name, vcs in vcs_of.items():
+            for position, vc in enumerate(vcs):
                 if vc >= self.num_vcs:
                     yield Problem(
                         ("message_classes", name, "vcs", position),
                         f"a VC below num_vcs = {self.num_vcs}",
                         str(vc),
                     )
+        if broadcast is None:
+            return
+        if self.routing_name not in ONE_WAY:
+            expected = f"{one_of(ONE_WAY)}: broadcasts need one way per router and destination"
+            yield Problem(("routing",), expected, repr(self.routing_name))
+        depth = min(self.vc_buf_size, self.link_depth_flits)
+        if broadcast.vcs and self.max_packet_flits > depth:
+            expected = f"at most {depth}, the smallest VC (multicast is virtual cut-through)"
+            yield Problem(("max_packet_flits",), expected, str(self.max_packet_flits))
 
 
 class ClassSpec(Spec):
     """A message class: its own VCs; of two classes waiting at one source the larger priority sends first.
 
-    A packet of a ``multicast`` class may have several destinations.
+    A packet of a ``multicast`` class may have several destinations. One of a ``session`` class has a set of them and
+    uses no VC: its links leave packet mode for it.
     """
 
-    vcs: Annotated[Items[Annotated[int, Field(ge=0)]], Field(min_length=1)]
+    vcs: Items[Annotated[int, Field(ge=0)]] = ()
     priority: Annotated[int, Field(ge=-(1 << 30), le=1 << 30)] = 0
     multicast: bool = False
+    session: bool = False
+
+    def problems(self) -> Iterator[Problem]:
+        if not self.session and not self.vcs:
+            yield Problem(("vcs",), "at least 1 of them", "none")
+        if self.session and self.vcs:
+            yield Problem(("vcs",), "no VC: a session class uses none", str(list(self.vcs)))
+        if self.session and self.multicast:
+            yield Problem(("multicast",), "one of multicast and session", "both")
+        if self.session and self.priority != 0:
+            yield Problem(("priority",), "no priority: sessions are granted in order", str(self.priority))
 
 
 class FailedLinkSpec(LinkNameSpec):
@@ -458,6 +517,8 @@ class NetworkConfig(NetworkSpec):
 
     compat: Literal["none", "booksim2"] = "none"
     classes: dict[Name, ClassSpec] = Field(default_factory=dict)
+    sessions: SessionsSpec | None = None
+    retry: RetrySpec | None = None
     failed_links: Items[FailedLinkSpec] = ()
 
     @staticmethod
@@ -478,6 +539,11 @@ class NetworkConfig(NetworkSpec):
         """Names of the message classes, in the order of their numbers."""
         return tuple(self.classes)
 
+    @property
+    def has_sessions(self) -> bool:
+        """Whether a class is a session class."""
+        return any(spec.session for spec in self.classes.values())
+
     def problems(self) -> Iterator[Problem]:
         yield from super().problems()
         owner: dict[int, str] = {}
@@ -489,7 +555,12 @@ class NetworkConfig(NetworkSpec):
                 elif vc in owner:
                     yield Problem(where, "VCs that no other class uses", f"VC {vc}, of {owner[vc]!r}")
                 owner.setdefault(vc, name)
-        least = min((len(spec.vcs) for spec in self.classes.values()), default=self.num_vcs)
+        if self.sessions is not None and not self.has_sessions:
+            yield Problem(("sessions",), "a class with `session: true` that reads this", "none")
+        if self.classes and all(spec.session for spec in self.classes.values()):
+            yield Problem(("classes",), "a class of packets beside session classes", "none")
+        packets = [spec for spec in self.classes.values() if not spec.session]
+        least = min((len(spec.vcs) for spec in packets), default=self.num_vcs)
         if self.routing_name in HALVES_ITS_VCS and least < 2:
             yield Problem(
                 ("classes",) if self.classes else ("num_vcs",),

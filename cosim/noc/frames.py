@@ -13,7 +13,7 @@ from cosim import _core
 from cosim.config.errors import Problems, did_you_mean, listed
 from cosim.config.schema_network import NetworkConfig
 
-__all__ = ["Packets", "delivery_frame", "packet_rows", "with_times"]
+__all__ = ["Packets", "delivery_frame", "packet_rows", "session_frame", "with_times"]
 
 REQUIRED = ("create_cycle", "src", "size_flits")
 OPTIONAL = ("message_class",)
@@ -26,7 +26,12 @@ ADDED = (
     "link_cycles",
     "serialisation_cycles",
     "contention_cycles",
+    "session_wait_cycles",
+    "retry_cycles",
 )
+SESSION_COLUMNS = (
+    "source", "dst_set", "links", "ask_cycle", "grant_cycle", "detach_cycle", "return_cycle", "packets", "flits",
+)  # fmt: skip
 SHOWN = 8
 
 
@@ -141,31 +146,52 @@ def _destinations(frame: pd.DataFrame, sets: list[list[int]], nodes: int, proble
 
 
 def _check_trees(spec: _core.NetworkSpec, config: NetworkConfig, packets: Packets, problems: Problems) -> None:
-    """Rows with a set: of a multicast class, along a tree, no larger than a VC."""
-    multicast = [spec_of_class.multicast for spec_of_class in config.classes.values()] or [False]
-    trees = _core.MulticastTrees(spec) if any(multicast) else None
+    """Rows with a set: of a multicast or session class, along a tree, no larger than a VC or a session."""
+    classes = list(config.classes.values())
+    multicasts = _core.MulticastTrees(spec) if any(c.multicast for c in classes) else None
+    sessions = _core.SessionTrees(spec) if config.has_sessions else None
     shown = 0
-    for row, dests in enumerate(packets.dest_sets):
-        if not dests or shown == SHOWN:
-            continue
+    for row in range(len(packets.rows)):
+        dests = packets.dest_sets[row] if packets.dest_sets else []
         source, size, message_class = (int(packets.rows[row, i]) for i in (1, 3, 4))
-        if trees is None or not multicast[message_class]:
-            names = [name for name, c in config.classes.items() if c.multicast]
-            expected = listed(names) if names else "a message class with `multicast: true` in network.classes"
+        kind = classes[message_class] if classes else None
+        session = kind is not None and kind.session
+        if shown == SHOWN or (not dests and not session):
+            continue
+        shown += 1
+        if session and not dests:
+            name = config.class_names[message_class]
+            problems.add(
+                "packets.dst_set", f"a list of nodes for a row of the session class {name}", f"none in row {row}"
+            )
+            continue
+        if kind is None or not (kind.multicast or session):
+            names = [name for name, c in config.classes.items() if c.multicast or c.session]
+            expected = (
+                listed(names)
+                if names
+                else "a message class with `multicast: true` or `session: true` in network.classes"
+            )
             name = config.class_names[message_class] if config.classes else "no class"
             problems.add("packets.message_class", f"{expected} for a row with a dst_set", f"{name} in row {row}")
-            shown += 1
             continue
+        trees = sessions if session else multicasts
+        assert trees is not None
         try:
             room = trees.room(source, dests)
         except ValueError as problem:
-            problems.add("packets.dst_set", "routes that form a tree", f"{problem} (row {row})")
-            shown += 1
+            expected = "nodes that ways lead to" if session else "routes that form a tree"
+            problems.add("packets.dst_set", expected, f"{problem} (row {row})")
             continue
         if size > room:
-            expected = f"at most {room} flits, the smallest VC on the way (multicast is virtual cut-through)"
-            problems.add("packets.size_flits", expected, f"{size} in row {row}")
-            shown += 1
+            limit = (
+                "what sessions.max_session_cycles leaves beside set-up, way and tear-down"
+                if session
+                else "the smallest VC on the way (multicast is virtual cut-through)"
+            )
+            problems.add("packets.size_flits", f"at most {room} flits, {limit}", f"{size} in row {row}")
+            continue
+        shown -= 1
 
 
 def packet_rows(frame: pd.DataFrame, config: NetworkConfig, spec: _core.NetworkSpec) -> Packets:
@@ -179,7 +205,7 @@ def packet_rows(frame: pd.DataFrame, config: NetworkConfig, spec: _core.NetworkS
 
     Raises:
         ConfigErrors: missing columns, values that are no integers, unknown nodes, empty packets, multicasts of another
-            class, without a tree or larger than a VC: all of them.
+            class, without a tree or larger than a VC, session packets without a set or too large: all of them.
     """
     problems = Problems()
     nodes = len(spec.terminals)
@@ -208,13 +234,14 @@ def packet_rows(frame: pd.DataFrame, config: NetworkConfig, spec: _core.NetworkS
     message_class = _classes(frame, config, problems)
     problems.raise_if_any()
     packets = Packets(np.column_stack([create, source, dest, size, message_class]), sets if any(sets) else [])
-    _check_trees(spec, config, packets, problems)
+    if any(sets) or config.has_sessions:
+        _check_trees(spec, config, packets, problems)
     problems.raise_if_any()
     return packets
 
 
 def delivery_frame(packets: Packets, deliveries: npt.NDArray[np.int64]) -> pd.DataFrame:
-    """One row per multicast and node: row, dst, the times, hops and latency terms of that copy."""
+    """One row per multicast or session packet and node: row, dst, the times, hops and latency terms of that copy."""
     rows = deliveries[:, 0]
     create = packets.rows[rows, 0]
     frame = pd.DataFrame({"row": rows, "dst": deliveries[:, 1], "create_cycle": create})
@@ -223,12 +250,29 @@ def delivery_frame(packets: Packets, deliveries: npt.NDArray[np.int64]) -> pd.Da
     return timed
 
 
+def session_frame(run: _core.PacketRun) -> pd.DataFrame:
+    """One row per session, in the order in which they ended: `SESSION_COLUMNS`."""
+    table = run.sessions()
+    frame: pd.DataFrame = pd.DataFrame(table, columns=["source", "tree", *SESSION_COLUMNS[3:]])
+    trees = [int(tree) for tree in frame["tree"]]
+    frame.insert(1, "dst_set", pd.Series([run.session_nodes(tree) for tree in trees], dtype=object))
+    frame.insert(2, "links", pd.Series([run.session_links(tree) for tree in trees], dtype=object))
+    del frame["tree"]
+    return frame
+
+
 def with_times(frame: pd.DataFrame, records: npt.NDArray[np.int64]) -> pd.DataFrame:
-    """The frame with inject_cycle, eject_cycle, latencies, hops and latency terms added; same rows and index."""
+    """The frame with inject_cycle, eject_cycle, latencies, hops and latency terms added; same rows and index.
+
+    A packet that was refused has cycles and latencies of -1.
+    """
     out: pd.DataFrame = frame.copy()
     for i, column in enumerate(ADDED):
         out[column] = records[:, i]
+    sent = records[:, 1] >= 0
     create = frame["create_cycle"].to_numpy().astype(np.int64)
-    out.insert(list(out.columns).index("hops"), "packet_latency_cycles", records[:, 1] - create)
-    out.insert(list(out.columns).index("hops"), "network_latency_cycles", records[:, 1] - records[:, 0])
+    latency = np.where(sent, records[:, 1] - create, -1)
+    out.insert(list(out.columns).index("hops"), "packet_latency_cycles", latency)
+    network = np.where(sent, records[:, 1] - records[:, 0], -1)
+    out.insert(list(out.columns).index("hops"), "network_latency_cycles", network)
     return out

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from cosim import _core
 from cosim.config.errors import ConfigErrors, Problems
 from cosim.config.schema_network import FailedLinkSpec, NetworkConfig, NetworkSpec, TableRowSpec
+from cosim.config.schema_sessions import SessionsSpec
 from cosim.config.schema_topology import (
     CrossbarSpec,
     FatTreeSpec,
@@ -20,7 +21,7 @@ from cosim.config.schema_topology import (
 )
 from cosim.plugins.routing import RoutingPlugin
 
-__all__ = ["build_spec", "build_topology", "routing_seed", "set_pipeline", "set_routing"]
+__all__ = ["build_spec", "build_topology", "routing_seed", "set_pipeline", "set_routing", "set_sessions"]
 
 PIPELINE = (
     "num_vcs", "vc_buf_size", "routing_delay", "vc_alloc_delay", "sw_alloc_delay", "st_prepare_delay",
@@ -42,7 +43,11 @@ def build_spec(config: NetworkConfig, plugin: RoutingPlugin | None = None) -> _c
     spec.compat_booksim2 = config.compat == "booksim2"
     for message_class in config.classes.values():
         vcs = sum(1 << vc for vc in message_class.vcs)
-        spec.add_class(vcs, message_class.priority, message_class.multicast)
+        spec.add_class(vcs, message_class.priority, message_class.multicast, message_class.session)
+    if config.has_sessions:
+        set_sessions(spec, config.sessions or SessionsSpec())
+    if config.retry is not None:
+        spec.set_retry(**config.retry.model_dump())
     build_topology(spec, config)
     _take_out(spec, config.failed_links)
     try:
@@ -70,6 +75,18 @@ def set_pipeline(spec: _core.NetworkSpec, config: NetworkSpec) -> None:
         iterations=config.alloc_iters,
         age_priority=config.priority == "age",
         speculative=config.speculative,
+    )
+
+
+def set_sessions(spec: _core.NetworkSpec, sessions: SessionsSpec) -> None:
+    """Gives ``spec`` what its sessions cost."""
+    spec.set_sessions(
+        setup_cycles=sessions.setup_cycles,
+        teardown_cycles=sessions.teardown_cycles,
+        segment_delay=sessions.segment_delay,
+        max_session_cycles=sessions.max_session_cycles,
+        idle_cycles=sessions.idle_cycles,
+        max_waiting=-1 if sessions.max_waiting is None else sessions.max_waiting,
     )
 
 

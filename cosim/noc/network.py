@@ -11,9 +11,10 @@ import numpy.typing as npt
 import pandas as pd
 
 from cosim import _core
+from cosim.config.errors import Problems
 from cosim.config.schema_network import NetworkConfig
 from cosim.noc.deadlock import DeadlockCheck, check_deadlock
-from cosim.noc.frames import delivery_frame, packet_rows, with_times
+from cosim.noc.frames import delivery_frame, packet_rows, session_frame, with_times
 from cosim.noc.graph import build_spec, routing_seed
 from cosim.noc.results import LatencyTerms, PacketResult, RoutingCost, TrafficResult
 from cosim.noc.traffic import read_traffic
@@ -99,7 +100,9 @@ class Network:
 
         Args:
             pattern: uniform (the source included), transpose, tornado, shuffle, bit_complement, bit_reversal,
-                neighbor, or {"kind": "hotspot", "nodes": [...], "weights": [...]}.
+                neighbor, {"kind": "hotspot", "nodes": [...], "weights": [...]}, or {"kind": "multicast", "sets":
+                {source: [nodes]}}, for a multicast class: each packet of a named source goes to all of its nodes, the
+                others send nothing; packets and latencies count once per node, loads where flits leave a source.
             injection_rate: offered flits per node and cycle, in (0, packet_size_flits].
             packet_size_flits: size of every packet.
             warmup_cycles, measure_cycles: packets created in the second are measured.
@@ -124,11 +127,29 @@ class Network:
             seed=seed,
             message_class=message_class,
         )
+        self._check_sets(traffic.dest_sets, packet_size_flits)
         with routing_errors(self._plugin):
             run = _core.TrafficRun(self._seeded(seed), traffic)
             while not run.advance(WORK_PER_CALL):
                 pass
         return self._traffic_result(run, packet_size_flits, measure_cycles)
+
+    def _check_sets(self, sets: Sequence[Sequence[int]], size: int) -> None:
+        """Sets of nodes that are no tree, or whose packets do not fit the VCs on the way."""
+        problems = Problems()
+        trees = _core.MulticastTrees(self._spec) if sets else None
+        for source, nodes in enumerate(sets):
+            if trees is None or not nodes:
+                continue
+            try:
+                room = trees.room(source, list(nodes))
+            except ValueError as problem:
+                problems.add(f"pattern.sets.{source}", "routes that form a tree", str(problem))
+                continue
+            if size > room:
+                expected = f"at most {room} flits, the smallest VC on the way (multicast is virtual cut-through)"
+                problems.add("packet_size_flits", expected, str(size))
+        problems.raise_if_any()
 
     def _seeded(self, seed: int) -> _core.NetworkSpec:
         """The core's description with routing draws of a run's seed."""
@@ -154,13 +175,14 @@ class Network:
 
         Args:
             frame: columns create_cycle, src, dst, size_flits [, message_class, dst_set]; rows of one source (and class)
-                are a FIFO in row order. A row with a list of nodes in `dst_set` (dst: none, or -1) is a multicast; its
-                class is a multicast one, and every VC on its way holds the whole packet.
+                are a FIFO in row order. A row with a list of nodes in `dst_set` (dst: none, or -1) is a multicast, when
+                its class is a multicast one (every VC on its way holds the whole packet), or is streamed by a session,
+                when its class is a session one.
 
         Returns:
             The same rows with inject_cycle, eject_cycle, packet_latency_cycles, network_latency_cycles, hops and the
-            latency terms (they sum to packet_latency_cycles) added; of a multicast those of the node reached last (of
-            several, the lowest).
+            latency terms (they sum to packet_latency_cycles) added; of a packet with a set those of the node reached
+            last (of several, the lowest). A packet refused by the session arbiter has cycles and latencies of -1.
 
         Raises:
             ConfigErrors: every problem of the frame.
@@ -178,12 +200,33 @@ class Network:
             while not run.advance(WORK_PER_CALL):
                 pass
         records = run.records()
-        makespan = int(records[:, 1].max()) if len(records) else 0
+        makespan = max(int(records[:, 1].max()), 0) if len(records) else 0
         links = self._links(run.connected_outputs(), run.connected_counters(), makespan + 1)
+        links = self._with_retries(links, run.retry_counters())
+        sessions: pd.DataFrame | None = None
+        if self._config.has_sessions:
+            sessions = session_frame(run)
+            counted = np.zeros((len(links), 2), dtype=np.int64)
+            counted[:: self._config.num_vcs] = run.session_counters()  # of an output: they stand at its first VC
+            links["session_flits"], links["detached_cycles"] = counted[:, 0], counted[:, 1]
         packets = with_times(frame, records)
         deliveries = delivery_frame(checked, run.deliveries())
         cost = _cost(run.plugin_cost)
-        return PacketResult(packets, links, makespan, run.flit_hops, run.core_bytes, deliveries, cost)
+        refused = int((records[:, 1] < 0).sum())
+        hops = run.session_flit_hops
+        return PacketResult(
+            packets, links, makespan, run.flit_hops, run.core_bytes, deliveries, cost, sessions, hops, refused
+        )
+
+    def session_links(self, source: int, nodes: Sequence[int]) -> list[tuple[int, int]]:
+        """The links (router, port) that a session of `source` with `nodes` owns, ascending.
+
+        Two sessions can run at once when these, their sources and their nodes are disjoint.
+
+        Raises:
+            ValueError: a node that does not exist, is named twice or cannot be reached.
+        """
+        return _core.SessionTrees(self._spec).links(source, list(nodes))
 
     def _traffic_result(self, run: _core.TrafficRun, size: int, cycles: int) -> TrafficResult:
         r = run.result()
@@ -222,6 +265,7 @@ class Network:
                 link_mean_cycles=mean(t.link_cycles),
                 serialisation_mean_cycles=mean(t.serialisation_cycles),
                 contention_mean_cycles=mean(t.contention_cycles),
+                retry_mean_cycles=mean(t.retry_cycles),
             ),
             stable=undrained == 0 and not behind,
             measured_packets=measured,
@@ -229,9 +273,24 @@ class Network:
             flit_hops=r.flit_hops,
             end_cycle=r.end_cycle,
             core_bytes=r.core_bytes,
-            links=self._links(run.connected_outputs(), r.window_counters(), cycles),
+            links=self._with_retries(
+                self._links(run.connected_outputs(), r.window_counters(), cycles), run.retry_counters()
+            ),
             routing_cost=_cost(run.plugin_cost),
         )
+
+    def _with_retries(self, links: pd.DataFrame, counters: npt.NDArray[np.int64]) -> pd.DataFrame:
+        """Transmissions of the whole run that failed, and the cycles they cost, at the first VC of an output."""
+        retry = self._config.retry
+        if retry is None:
+            return links
+        latency = {(link.from_router, link.from_port): int(link.latency) for link in self._spec.links}
+        failed = np.zeros(len(links), dtype=np.int64)
+        failed[:: self._config.num_vcs] = counters[:, 1]
+        places = zip(links["router"].tolist(), links["port"].tolist(), strict=True)
+        round_trip = np.array([2 * (latency.get(place, 0) + 1) + retry.nack_delay for place in places], dtype=np.int64)
+        links["retries"], links["retry_cycles"] = failed, failed * round_trip
+        return links
 
     def _links(self, outputs: Sequence[tuple[int, int]], counters: npt.NDArray[np.int64], cycles: int) -> pd.DataFrame:
         """One row per output of a router and VC; stall columns are cycles that a flit or head waited."""

@@ -16,12 +16,13 @@ __all__ = ["PATTERNS", "Pattern", "read_pattern"]
 
 @dataclass(frozen=True)
 class Pattern:
-    """Destinations: a permutation, or weighted nodes, or (both empty) any node with equal probability."""
+    """Destinations: a permutation, or weighted nodes, or a set per node, or (all empty) any node alike."""
 
     name: str
     permutation: tuple[int, ...] = ()
     nodes: tuple[int, ...] = ()
     weights: tuple[int, ...] = ()
+    dest_sets: tuple[tuple[int, ...], ...] = ()
 
 
 def _bits(nodes: int) -> int | None:
@@ -56,7 +57,7 @@ SHIFT_PATTERNS: dict[str, Callable[[int], int]] = {
     "tornado": lambda k: (k + 1) // 2 - 1,
     "neighbor": lambda k: 1 % k,
 }
-PATTERNS = ("uniform", *BIT_PATTERNS, *SHIFT_PATTERNS, "hotspot")
+PATTERNS = ("uniform", *BIT_PATTERNS, *SHIFT_PATTERNS, "hotspot", "multicast")
 
 
 def _shifted(node: int, shape: Sequence[int], shift: Callable[[int], int]) -> int:
@@ -82,12 +83,32 @@ def _hotspot(given: Mapping[str, Any], nodes: int, problems: Problems) -> Patter
     return Pattern("hotspot", (), tuple(n or 0 for n in found), tuple(w or 1 for w in heavy))
 
 
+def _multicast(given: Mapping[str, Any], nodes: int, problems: Problems) -> Pattern:
+    sets = given.get("sets")
+    if not isinstance(sets, Mapping) or not sets:
+        problems.add("pattern.sets", "nodes of each source, as {source: [nodes]}", repr(sets))
+        return Pattern("multicast")
+    found: list[tuple[int, ...]] = [()] * nodes
+    for source, members in sets.items():
+        place = f"pattern.sets.{source}"
+        if isinstance(source, bool) or not isinstance(source, int) or not 0 <= source < nodes:
+            problems.add("pattern.sets", f"a source from 0 to {nodes - 1}", repr(source))
+        elif not isinstance(members, Sequence) or isinstance(members, str) or not members:
+            problems.add(place, "a list of nodes", repr(members))
+        else:
+            known = [problems.integer(f"{place}.{i}", node, 0, nodes - 1) for i, node in enumerate(members)]
+            if len(set(known)) != len(known):
+                problems.add(place, "every node once", repr(members))
+            found[source] = tuple(sorted(node or 0 for node in known))
+    return Pattern("multicast", dest_sets=tuple(found))
+
+
 def read_pattern(pattern: str | Mapping[str, Any], nodes: int, shape: Sequence[int]) -> Pattern:
     """The destinations that a pattern means on a network.
 
     Args:
         pattern: a name of `PATTERNS`, or {"kind": name} with the pattern's own keys
-            (hotspot: `nodes`, and `weights`, equal when absent).
+            (hotspot: `nodes`, and `weights`, equal when absent; multicast: `sets`).
         nodes: number of nodes.
         shape: nodes per dimension; empty when the network has no coordinates.
 
@@ -101,8 +122,11 @@ def read_pattern(pattern: str | Mapping[str, Any], nodes: int, shape: Sequence[i
         problems.raise_if_any()
     place = "pattern" if isinstance(pattern, str) else "pattern.kind"
     kind = problems.choice(place, given.get("kind"), PATTERNS)
-    problems.unknown_keys("pattern", given, ("kind", "nodes", "weights") if kind in ("hotspot", None) else ("kind",))
+    own = {"hotspot": ("nodes", "weights"), "multicast": ("sets",), None: ("nodes", "weights", "sets")}
+    problems.unknown_keys("pattern", given, ("kind", *own.get(kind, ())))
     result = Pattern(kind or "")
+    if kind == "multicast":
+        result = _multicast(given, nodes, problems)
     if kind == "hotspot":
         result = _hotspot(given, nodes, problems)
     elif kind in BIT_PATTERNS:

@@ -15,7 +15,9 @@ class LatencyTerms:
 
     `source_queueing`: creation to the head's leaving the source. `router`: pipeline depth x routers visited. `link`:
     links, the injection and ejection channels, and the node's reading. `serialisation`: flits after the head.
-    `contention`: waiting for VCs, switches and credits inside the network.
+    `contention`: waiting for VCs, switches and credits inside the network. `session_wait`: being the first at its
+    source and held there because the way leads over links of a session; of what sessions carry, waiting for the links.
+    `retry`: held by links that sent flits again.
     """
 
     source_queueing_mean_cycles: float
@@ -23,6 +25,8 @@ class LatencyTerms:
     link_mean_cycles: float
     serialisation_mean_cycles: float
     contention_mean_cycles: float
+    session_wait_mean_cycles: float = 0.0
+    retry_mean_cycles: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -86,6 +90,10 @@ class PacketResult:
 
     `deliveries` has a row per packet with a `dst_set` and node of it: `row` (position in the frame), `dst`,
     `inject_cycle`, `eject_cycle`, `packet_latency_cycles`, `network_latency_cycles`, `hops` and the latency terms.
+    `sessions` has a row per session: `source`, `dst_set`, `links` (router, port), `ask_cycle`, `grant_cycle` (its links
+    drain from here on), `detach_cycle` (they are empty: set-up begins), `return_cycle`, `packets`, `flits`.
+    `session_flit_hops` are theirs, on links and into nodes; `flit_hops` are those of packets alone. `refused_packets`
+    were refused by the session arbiter: their rows have cycles of -1.
     """
 
     packets: pd.DataFrame
@@ -95,3 +103,6 @@ class PacketResult:
     core_bytes: int
     deliveries: pd.DataFrame
     routing_cost: RoutingCost | None = None
+    sessions: pd.DataFrame | None = None
+    session_flit_hops: int = 0
+    refused_packets: int = 0

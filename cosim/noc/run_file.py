@@ -48,7 +48,8 @@ def load(reference: str, options: Iterable[str] = ()) -> NetworkRun:
     """The network and traffic of a shipped name (`configs/networks`) or a path, with `-o` options put in.
 
     Traffic is either synthetic (`pattern`, `injection_rate`, ... as `Network.run_traffic` takes them) or a CSV or
-    Parquet file of packets (`packets: file`, columns as `Network.run_packets` takes them).
+    Parquet file of packets (`packets: file`, columns as `Network.run_packets` takes them; in CSV a `dst_set` is node
+    numbers with spaces between them).
 
     Raises:
         ConfigErrors: every error of the file and the options, each with its place.
@@ -129,10 +130,22 @@ def _packets(name: object, document: Document, problems: Problems) -> pd.DataFra
         problems.add("traffic.packets", "a file", f"{str(file)!r}, which does not exist")
         return None
     try:
-        return pd.read_parquet(file) if file.suffix == ".parquet" else pd.read_csv(file)
+        if file.suffix == ".parquet":
+            return pd.read_parquet(file)
+        frame: pd.DataFrame = pd.read_csv(file)
+        if "dst_set" in frame.columns:
+            frame["dst_set"] = pd.Series([_nodes(cell) for cell in frame["dst_set"]], dtype=object)
+        return frame
     except (ValueError, OSError) as error:
         problems.add("traffic.packets", "a readable CSV or Parquet file", f"{str(file)!r} ({error})")
         return None
+
+
+def _nodes(cell: object) -> list[int] | None:
+    """Node numbers with spaces between them; none in an empty cell."""
+    if isinstance(cell, float) and pd.isna(cell):
+        return None
+    return [int(node) for node in str(cell).split()] if not isinstance(cell, float) else [int(cell)]
 
 
 def _placed(document: Document, error: ConfigError) -> ConfigError:

@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from cosim.config.schema_network import MESSAGE_CLASSES
 from cosim.run.loop import LayerResult
 from cosim.workload.gating import GateCounts
 from cosim.workload.stages import STAGES
@@ -184,12 +183,19 @@ def _of_flits(machine: Machine, network: Network) -> dict[str, dict[str, npt.NDA
         of_class["bytes"] = of_class["flits"] * level.flit_width
         of_class["busy_cycles"] = of_class["flits"]
         by_class[name] = of_class
+    if level.message_classes.broadcast is not None:
+        vcs = list(level.message_classes.broadcast.vcs)
+        of_class = {column: values[:, vcs].sum(axis=1) for column, values in counters.items()}
+        of_class["flits"] = of_class["flits"] + statistics["link_session_flits"]
+        of_class["bytes"] = of_class["flits"] * level.flit_width
+        of_class["busy_cycles"] = of_class["flits"]
+        by_class["broadcast"] = of_class
     return by_class
 
 
 def _reserved(machine: Machine, network: Network) -> dict[str, dict[str, npt.NDArray[np.int64]]]:
     """Columns of every class on reserved links."""
-    carried = machine.link_statistics()["link_class_bytes"].reshape(-1, len(MESSAGE_CLASSES))[network.links]
+    carried = machine.link_statistics()["link_class_bytes"].reshape(-1, len(machine.classes))[network.links]
     zero = np.zeros(len(carried), dtype=np.int64)
     return {
         name: {
@@ -198,7 +204,7 @@ def _reserved(machine: Machine, network: Network) -> dict[str, dict[str, npt.NDA
             "busy_cycles": -(-carried[:, number] // network.level.flit_width),
             **{f"stall_{cause}_cycles": zero for cause in ("no_credit", "lost_arbitration", "busy_vc")},
         }
-        for number, name in enumerate(MESSAGE_CLASSES)
+        for name, number in machine.classes.items()
     }
 
 

@@ -19,16 +19,19 @@ from cosim.run.memory_channel import MemoryChannel
 from cosim.run.network_columns import end_terminals, flit_graph, link_tables, packet_payloads, ways
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from cosim.policy.residency import CopyOrder
     from cosim.system import System
     from cosim.system.networks import Gateway, Network
 
-__all__ = ["COMPUTE", "DECISION", "FETCH", "REVOKE", "RUNG_KNOBS", "Machine", "build_machine", "single_task"]
+__all__ = ["COMPUTE", "DECISION", "FETCH", "REVOKE", "RUNG_KNOBS", "STREAM", "Machine", "build_machine", "single_task"]
 
 FETCH = int(TaskKind.fetch)
 REVOKE = int(TaskKind.revoke)
 COMPUTE = int(TaskKind.compute)
 DECISION = int(TaskKind.decision)
+STREAM = int(TaskKind.stream)
 _COPY = int(TaskKind.copy)
 
 RUNG_KNOBS = {
@@ -51,8 +54,9 @@ _COLUMNS: dict[str, Any] = {
     "cycles": np.int64,
     "stream": np.int64,
     "key": np.int64,
+    "group": np.int32,
 }
-_TERMS = ("source_queueing", "router", "link", "serialisation", "contention", "gateway")
+_TERMS = ("source_queueing", "router", "link", "serialisation", "contention", "session_wait", "gateway")
 _NONE = np.empty(0, dtype=np.int64)
 
 
@@ -60,7 +64,7 @@ def single_task(
     kind: int, **fields: int
 ) -> tuple[dict[str, npt.NDArray[Any]], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Columns of one task without dependencies, as ``Engine.submit`` takes them."""
-    defaults = {"source": -1, "destination": -1, "stream": -1, "key": -1}
+    defaults = {"source": -1, "destination": -1, "stream": -1, "key": -1, "group": -1}
     values = {**dict.fromkeys(_COLUMNS, 0), **defaults, "kind": kind, **fields}
     return {name: np.array([values[name]], dtype=dtype) for name, dtype in _COLUMNS.items()}, _NONE, _NONE
 
@@ -109,7 +113,12 @@ class Machine:
 
     def flit_statistics(self, network: int) -> dict[str, Any]:
         """Counters of one flit network, by its position in the system."""
-        return dict(self.engine.flit_network_statistics(self.networks[network]))
+        found = dict(self.engine.flit_network_statistics(self.networks[network]))
+        for key in ("classes", "journeys"):
+            rows = list(found[key])
+            # a level without broadcasts in a system that has them elsewhere
+            found[key] = rows + [dict.fromkeys(rows[0], 0)] * (len(self.classes) - len(rows))
+        return found
 
     def link_statistics(self) -> dict[str, Any]:
         """Counters of the network of reserved links; links of gateways follow those of the networks."""
@@ -147,12 +156,37 @@ class Machine:
         zero, one = np.array([0], dtype=np.int64), np.array([1], dtype=np.int64)
         return int(self.engine.submit(columns, zero, one, effective_fs))
 
+    def group(self, endpoints: Sequence[int]) -> int:
+        """The number of a set of compute endpoints, for the column `group` of a stream or a transfer.
+
+        A stream (`TaskKind.stream`) reads weights once, at its memory endpoint `source`, and brings them to all of the
+        group, tile by tile: as multicasts or over a session where the level's message classes have `broadcast`, else as
+        a message to each; to the endpoint that the memory is stacked with over their path. Each endpoint needs one
+        compute task of the same submission whose `stream` it is.
+
+        Raises:
+            ValueError: endpoints that do not compute, of several networks or with tiles of different sizes; more than
+                64 of them.
+        """
+        places = [self.system.endpoints[endpoint] for endpoint in endpoints]
+        if any(place.spec.compute is None for place in places):
+            raise ValueError("a group is a set of compute endpoints")
+        if len({place.network for place in places}) > 1:
+            raise ValueError("a group lies in one network: " + ", ".join(place.label for place in places))
+        if len({place.spec.tile for place in places}) > 1:
+            raise ValueError("the endpoints of a group have tiles of one size")
+        if len(places) > 64:
+            raise ValueError(f"a group has at most 64 endpoints, not {len(places)}")
+        return int(self.engine.add_group([int(self.nodes[endpoint]) for endpoint in endpoints]))
+
     def link_bytes(self) -> int:
         """Bytes that crossed links, headers and padding included where there are flits; gateways are no links."""
         if self.network_kind == "flit":
+            carried = ("link_vc_flits", "link_session_flits")
             return sum(
-                int(self.flit_statistics(network.index)["link_vc_flits"].sum()) * network.level.flit_width
+                int(self.flit_statistics(network.index)[flits].sum()) * network.level.flit_width
                 for network in self.system.networks
+                for flits in carried
             )
         return int(
             self.link_statistics()["link_class_bytes"].reshape(-1, len(self.classes))[: len(self.system.links)].sum()
@@ -198,7 +232,13 @@ class Machine:
                 for network, one in zip(networks, statistics, strict=True)
                 if network.level_name == level
             )
-        terms = ("latency", *_TERMS[:-1])
+        sessions = any(
+            level.message_classes.broadcast is not None and level.message_classes.broadcast.session is not None
+            for level in self.system.spec.levels.values()
+        )
+        terms = ("latency", *(term for term in _TERMS[:-1] if sessions or term != "session_wait"))
+        if sessions:
+            figures["session_flit_hops"] = sum(int(one["session_flit_hops"]) for one in statistics)
         for number, name in enumerate(self.classes):
             if not several:
                 sums = statistics[0]["classes"][number]
@@ -209,6 +249,8 @@ class Machine:
             figures[f"packets_{name}"] = sum(int(one["packets"]) for one in journeys)
             for term in (*terms, "gateway"):
                 figures[f"{term}_{name}_fs"] = sum(int(one[f"{term}_fs"]) for one in journeys)
+            if name not in MESSAGE_CLASSES:
+                continue  # broadcasts stay in one network
             passed = [self.gateway_statistics(gateway.index) for gateway in self.system.gateways]
             figures[f"gateway_{name}_bytes"] = sum(
                 int(way["forwarded_bytes"][number]) for both in passed for way in both
@@ -302,6 +344,8 @@ def build_machine(system: System, rung: str, *, seed: int = 1, journal: bool = F
     network_kind, memory_kind = RUNG_KNOBS[rung]
     engine = Engine()
     classes = {name: number for number, name in enumerate(MESSAGE_CLASSES)}
+    if any(level.message_classes.broadcast is not None for level in system.spec.levels.values()):
+        classes["broadcast"] = len(classes)
     # node ids follow the order of additions: the task graph, endpoints, gateways, networks, near-memory paths
     attached = [place.index for place in (*system.compute_endpoints, *system.memory_endpoints)]
     nodes = np.full(len(system.endpoints), -1, dtype=np.int32)
@@ -366,9 +410,9 @@ def build_machine(system: System, rung: str, *, seed: int = 1, journal: bool = F
     if network_kind == "flit":
         for gateway in system.gateways:
             for way in (0, 1):
-                _add_gateway(engine, system, gateway, way, networks, list(classes))
+                _add_gateway(engine, system, gateway, way, networks, list(MESSAGE_CLASSES))
         for network in system.networks:
-            _add_flit_network(engine, system, network, nodes, gateways, len(classes), seed)
+            _add_flit_network(engine, system, network, nodes, gateways, seed)
     else:
         engine.add_link_network(
             **link_tables(system),
@@ -425,10 +469,10 @@ def _add_flit_network(
     network: Network,
     nodes: npt.NDArray[np.int32],
     gateways: tuple[tuple[int, int], ...],
-    classes: int,
     seed: int,
 ) -> None:
     level = network.level
+    broadcasts = level.message_classes.broadcast is not None
     of_endpoint, of_gateway, _ = end_terminals(system, network)
     ends = [(int(nodes[e]), system.endpoints[e].router, t, 0) for e, t in of_endpoint.items() if nodes[e] >= 0]
     takers: list[tuple[int, Gateway, int]] = []
@@ -463,7 +507,8 @@ def _add_flit_network(
         flit_bytes=level.flit_width,
         header_bytes=level.header_bytes,
         max_packet_flits=level.max_packet_flits,
-        message_classes=classes,
+        message_classes=len(MESSAGE_CLASSES) + broadcasts,
+        broadcast_class=len(MESSAGE_CLASSES) if broadcasts else -1,
         endpoint_node=[node for node, _, _, _ in ends],
         endpoint_terminals=[terminals for _, _, terminals, _ in ends],
         name=network.label,

@@ -177,6 +177,13 @@ def _leg_errors(level: LevelSpec, document: Document, where: KeyPath) -> Iterato
                 f"VC {spec.vcs[0]} alone",
                 None if given else "write message_classes with six VCs or more",
             )
+    broadcast = level.message_classes.broadcast
+    if broadcast is not None and len(broadcast.vcs) == 1:
+        yield document.error(
+            (*where, "message_classes", "broadcast", "vcs"),
+            "two VCs for broadcasts in a level with a gateway to an upper one, parted like those of the other classes",
+            f"VC {broadcast.vcs[0]} alone",
+        )
 
 
 def _graph_errors(
@@ -216,6 +223,18 @@ def _router_errors(
     kept = graph.link_ports.sum(axis=1).tolist()
     router = max(range(graph.routers), key=lambda r: (kept[r] + terminals[r], -r))
     ports = kept[router] + terminals[router]
+    broadcast = level.message_classes.broadcast
+    forking = 0 if broadcast is None else len(broadcast.vcs)
+    lanes = ports * (level.num_vcs + forking * (ports - 1))
+    if ports * level.num_vcs <= MOST_INPUT_VCS < lanes:
+        return [
+            document.error(
+                (*where, "message_classes", "broadcast", "vcs"),
+                f"at most {MOST_INPUT_VCS} input VCs and branches of multicasts at a router",
+                f"{lanes}: {ports} ports × ({level.num_vcs} VCs + {forking} that fork to {ports - 1} more)",
+                "`session` needs no VC",
+            )
+        ]
     if ports * level.num_vcs <= MOST_INPUT_VCS:
         return []
     return [

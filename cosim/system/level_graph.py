@@ -12,12 +12,13 @@ from cosim import _core
 from cosim.config.errors import ConfigErrors
 from cosim.config.schema_network import LevelSpec
 from cosim.config.schema_topology import GridSpec, RingSpec
-from cosim.noc.graph import build_topology, routing_seed, set_pipeline, set_routing
+from cosim.noc.graph import build_topology, routing_seed, set_pipeline, set_routing, set_sessions
 
-__all__ = ["LevelGraph", "flit_network", "level_links"]
+__all__ = ["ClassRow", "LevelGraph", "flit_network", "level_links"]
 
-ClassRows = Sequence[tuple[int, int]]
-"""(VC mask, priority) of every class."""
+ClassRow = tuple[int, int, bool, bool]
+"""VC mask, priority, and whether the class is one of multicasts, of sessions."""
+ClassRows = Sequence[ClassRow]
 
 _TABLES = ("dor", "direct", "up_down", "layered_shortest_path", "table")
 _STAND_INS = {"nca": "up_down", "odd_even": "dor", "west_first": "dor", "min_adaptive": "dor"}
@@ -63,7 +64,7 @@ class LevelGraph:
         """The graph of ``level``.
 
         Args:
-            classes: VC mask and priority of every class; layers of shortest ways are counted against them.
+            classes: every class; layers of shortest ways are counted against them.
 
         Raises:
             ValueError: too few VCs for the layers, a node that cannot be reached, a route table that does not fit.
@@ -117,7 +118,7 @@ def flit_network(
     """The core's description of an instance of ``level`` with a terminal at each of ``routers`` (from 0).
 
     Args:
-        classes: VC mask and priority of every class, in the order of their numbers.
+        classes: every class, in the order of their numbers.
         seed: of the draws of a random routing.
     """
     core = _base(level, classes)
@@ -152,8 +153,11 @@ def _base(level: LevelSpec, classes: ClassRows) -> _core.NetworkSpec:
     """The level as a network by itself, not routed; links in the order of router and port."""
     core = _core.NetworkSpec()
     set_pipeline(core, level)
-    for vcs, priority in classes:
-        core.add_class(vcs, priority)
+    for row in classes:
+        core.add_class(*row)
+    broadcast = level.message_classes.broadcast
+    if classes and broadcast is not None and broadcast.session is not None:
+        set_sessions(core, broadcast.session)
     build_topology(core, level)
     core.links = sorted(core.links, key=lambda link: (link.from_router, link.from_port))
     return core

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -10,7 +11,7 @@ import numpy.typing as npt
 
 from cosim.config.schema_hardware import GatewaySpec, HardwareSpec
 from cosim.config.schema_network import LevelSpec
-from cosim.system.level_graph import LevelGraph
+from cosim.system.level_graph import ClassRow, LevelGraph
 
 __all__ = [
     "LINK",
@@ -115,12 +116,21 @@ class Gateway:
         return min(self.spec.ports_at(end.level_name) * end.link_bandwidth_Bps for end in ends)
 
 
-def class_rows(level: LevelSpec, legs: int) -> list[tuple[int, int]]:
-    """(VC mask, priority) of every class and leg; of two legs the first has the larger half."""
-    rows = []
+def class_rows(level: LevelSpec, legs: int) -> list[ClassRow]:
+    """Every class and leg; of two legs the first has the larger half."""
+    rows: list[ClassRow] = []
+
+    def add(vcs: Sequence[int], priority: int, kind: str) -> None:
+        half = -(-len(vcs) // legs)
+        for leg in range(legs):
+            mask = sum(1 << vc for vc in vcs[leg * half : (leg + 1) * half])
+            rows.append((mask, priority, kind == "multicast", kind == "session"))
+
     for spec in level.message_classes.by_name().values():
-        half = -(-len(spec.vcs) // legs)
-        rows += [(sum(1 << vc for vc in spec.vcs[leg * half : (leg + 1) * half]), spec.priority) for leg in range(legs)]
+        add(spec.vcs, spec.priority, "packets")
+    broadcast = level.message_classes.broadcast
+    if broadcast is not None:
+        add(broadcast.vcs, broadcast.priority, "multicast" if broadcast.vcs else "session")
     return rows
 
 

@@ -51,7 +51,7 @@ std::int64_t submit(sim::Engine& engine, const py::dict& columns, const Column<s
   const auto kinds = py::cast<Column<std::uint8_t>>(columns["kind"]);
   std::vector<sim::Task> tasks(static_cast<std::size_t>(kinds.size()));
   for (std::size_t i = 0; i < tasks.size(); ++i) {
-    if (kinds.data()[i] > static_cast<std::uint8_t>(sim::TaskKind::revoke)) {
+    if (kinds.data()[i] > static_cast<std::uint8_t>(sim::TaskKind::stream)) {
       throw std::invalid_argument("unknown task kind");
     }
     tasks[i].kind = static_cast<sim::TaskKind>(kinds.data()[i]);
@@ -66,6 +66,7 @@ std::int64_t submit(sim::Engine& engine, const py::dict& columns, const Column<s
   read_column(columns, "cycles", tasks, &sim::Task::cycles);
   read_column(columns, "stream", tasks, &sim::Task::stream);
   read_column(columns, "key", tasks, &sim::Task::key);
+  read_column(columns, "group", tasks, &sim::Task::group);
   return engine.graph().submit(tasks, {before.data(), static_cast<std::size_t>(before.size())},
                                {after.data(), static_cast<std::size_t>(after.size())}, effective_fs, engine.now());
 }
@@ -117,6 +118,7 @@ py::dict flit_network_statistics(sim::Engine& engine, std::int32_t id) {
     c["link_cycles"] = sums.terms.link_cycles;
     c["serialisation_cycles"] = sums.terms.serialisation_cycles;
     c["contention_cycles"] = sums.terms.contention_cycles;
+    c["session_wait_cycles"] = sums.terms.session_wait_cycles;
     classes.append(c);
   }
   d["classes"] = classes;
@@ -130,6 +132,7 @@ py::dict flit_network_statistics(sim::Engine& engine, std::int32_t id) {
     j["link_fs"] = sums.link_fs;
     j["serialisation_fs"] = sums.serialisation_fs;
     j["contention_fs"] = sums.contention_fs;
+    j["session_wait_fs"] = sums.session_wait_fs;
     j["gateway_fs"] = sums.gateway_fs;
     journeys.append(j);
   }
@@ -147,6 +150,19 @@ py::dict flit_network_statistics(sim::Engine& engine, std::int32_t id) {
     lost_arbitration.mutable_data()[i] = counters[i].lost_switch + counters[i].lost_vc;
     busy_vc.mutable_data()[i] = counters[i].busy_vc;
   }
+  Column<std::int64_t> session_flits(static_cast<py::ssize_t>(network.spec().links.size()));
+  Column<std::int64_t> detached(session_flits.size());
+  for (py::ssize_t i = 0; i < session_flits.size(); ++i) {
+    const noc::LinkSpec& link = network.spec().links[static_cast<std::size_t>(i)];
+    const noc::Sessions* sessions = network.sessions();
+    const auto at = static_cast<std::size_t>(link.from_router) * static_cast<std::size_t>(network.spec().ports) +
+                    static_cast<std::size_t>(link.from_port);
+    session_flits.mutable_data()[i] = sessions == nullptr ? 0 : sessions->flits()[at];
+    detached.mutable_data()[i] = sessions == nullptr ? 0 : sessions->detached_cycles()[at];
+  }
+  d["link_session_flits"] = session_flits;
+  d["link_detached_cycles"] = detached;
+  d["session_flit_hops"] = network.sessions() == nullptr ? 0 : network.sessions()->flit_hops();
   d["link_vc_flits"] = flits;
   d["link_vc_no_credit_cycles"] = no_credit;
   d["link_vc_lost_arbitration_cycles"] = lost_arbitration;
@@ -311,7 +327,8 @@ void register_engine(py::module_& m) {
       .value("delay", sim::TaskKind::delay)
       .value("decision", sim::TaskKind::decision)
       .value("copy", sim::TaskKind::copy)
-      .value("revoke", sim::TaskKind::revoke);
+      .value("revoke", sim::TaskKind::revoke)
+      .value("stream", sim::TaskKind::stream);
 
   py::class_<sim::Engine>(m, "Engine", "Advances network, memory and compute nodes to the next decision.")
       .def(py::init<>())
@@ -359,6 +376,7 @@ void register_engine(py::module_& m) {
             c.chunks_per_message = chunks_per_message;
             c.hop_latency_fs = hop_latency_fs;
             c.message_classes = message_classes;
+            c.graph = &e.graph();
             const std::int32_t id = e.add(std::make_unique<link::LinkNetwork>(std::move(c), 0));
             e.graph().set_network(id);
             return id;
@@ -387,8 +405,10 @@ void register_engine(py::module_& m) {
              std::vector<std::int32_t> endpoint_node, std::vector<std::vector<std::int32_t>> endpoint_terminals,
              std::string name, std::int64_t livelock_cycles, std::int32_t legs, std::vector<std::uint8_t> descends,
              const GatewayRows& gateways, std::int32_t nodes, std::vector<std::int32_t> gateway_towards,
-             std::vector<std::int64_t> payload_towards) {
+             std::vector<std::int64_t> payload_towards, std::int32_t broadcast_class) {
             endpoint::FlitNetworkNodeConfig c;
+            c.graph = &e.graph();
+            c.broadcast_class = broadcast_class;
             c.name = std::move(name);
             c.clock = clock;
             c.flit_bytes = flit_bytes;
@@ -415,7 +435,7 @@ void register_engine(py::module_& m) {
           py::arg("livelock_cycles") = endpoint::FlitNetworkNodeConfig{}.livelock_cycles, py::arg("legs") = 1,
           py::arg("descends") = std::vector<std::uint8_t>{}, py::arg("gateways") = GatewayRows{}, py::arg("nodes") = 0,
           py::arg("gateway_towards") = std::vector<std::int32_t>{},
-          py::arg("payload_towards") = std::vector<std::int64_t>{})
+          py::arg("payload_towards") = std::vector<std::int64_t>{}, py::arg("broadcast_class") = -1)
       .def(
           "add_gateway",
           [](sim::Engine& e, std::string name, const sim::Clock& clock, const sim::Clock& from_clock,
@@ -442,6 +462,10 @@ void register_engine(py::module_& m) {
           py::arg("to_network"), py::arg("from_flit_bytes"), py::arg("from_header_bytes"), py::arg("to_flit_bytes"),
           py::arg("to_header_bytes"), py::arg("synchroniser_cycles"), py::arg("grant_latency_cycles"),
           py::arg("buffer_bytes"))
+      .def(
+          "add_group",
+          [](sim::Engine& e, std::vector<std::int32_t> nodes) { return e.graph().add_group(std::move(nodes)); },
+          py::arg("nodes"), "The number of a set of nodes, for the column `group` of streams and transfers.")
       .def("submit", &submit, py::arg("columns"), py::arg("before"), py::arg("after"), py::arg("effective_fs"))
       .def("run", &run, py::arg("drain") = false, py::arg("slice") = 20'000)
       .def("take_records", &take_records)

@@ -62,7 +62,7 @@ std::vector<noc::PacketIn> packets_from(const Int64Array& rows) {
   return packets;
 }
 
-std::array<std::int64_t, 8> columns_of(const noc::PacketRecord& r) {
+std::array<std::int64_t, 10> columns_of(const noc::PacketRecord& r) {
   return {r.inject_cycle,
           r.eject_cycle,
           r.hops,
@@ -70,7 +70,9 @@ std::array<std::int64_t, 8> columns_of(const noc::PacketRecord& r) {
           r.terms.router_cycles,
           r.terms.link_cycles,
           r.terms.serialisation_cycles,
-          r.terms.contention_cycles};
+          r.terms.contention_cycles,
+          r.terms.session_wait_cycles,
+          r.terms.retry_cycles};
 }
 
 py::array_t<std::int64_t> arrivals_table(const std::vector<noc::Arrival>& arrivals) {
@@ -156,11 +158,29 @@ void register_spec(py::module_& m) {
       .def_readwrite("compat_booksim2", &noc::NetworkSpec::compat_booksim2)
       .def(
           "add_class",
-          [](noc::NetworkSpec& spec, std::uint32_t vc_mask, std::int32_t priority, bool multicast) {
-            spec.classes.push_back({vc_mask, priority, multicast});
+          [](noc::NetworkSpec& spec, std::uint32_t vc_mask, std::int32_t priority, bool multicast, bool session) {
+            spec.classes.push_back({vc_mask, priority, multicast, session});
           },
-          py::arg("vc_mask"), py::arg("priority"), py::arg("multicast") = false,
-          "Adds a message class; a larger priority injects first, packets of a multicast one may have several nodes.")
+          py::arg("vc_mask"), py::arg("priority"), py::arg("multicast") = false, py::arg("session") = false,
+          "Adds a message class; a larger priority injects first, packets of a multicast one may have several nodes, "
+          "those of a session one have a set of them and use no VC.")
+      .def(
+          "set_retry",
+          [](noc::NetworkSpec& spec, double bit_error_rate, std::int32_t flit_bits, std::int32_t crc_bits,
+             std::int32_t nack_delay,
+             std::uint64_t seed) { spec.retry = {bit_error_rate, flit_bits, crc_bits, nack_delay, seed}; },
+          py::arg("bit_error_rate"), py::arg("flit_bits"), py::arg("crc_bits"), py::arg("nack_delay"), py::arg("seed"),
+          "Links between routers that flip bits and send bad flits again.")
+      .def(
+          "set_sessions",
+          [](noc::NetworkSpec& spec, std::int32_t setup_cycles, std::int32_t teardown_cycles,
+             std::int32_t segment_delay, std::int64_t max_session_cycles, std::int32_t idle_cycles,
+             std::int32_t max_waiting) {
+            spec.sessions = {setup_cycles,       teardown_cycles, segment_delay,
+                             max_session_cycles, idle_cycles,     max_waiting};
+          },
+          py::arg("setup_cycles"), py::arg("teardown_cycles"), py::arg("segment_delay"), py::arg("max_session_cycles"),
+          py::arg("idle_cycles"), py::arg("max_waiting"), "What sessions cost and how long they may last.")
       .def(
           "set_routes",
           [](noc::NetworkSpec& spec, std::vector<std::uint16_t> entries, std::vector<std::uint32_t> vc_sets) {
@@ -263,6 +283,23 @@ void register_multicast(py::module_& m) {
           "Flits of the smallest VC on the tree; ValueError when the routes are no tree.");
 }
 
+void register_sessions(py::module_& m) {
+  py::class_<noc::SessionTrees>(m, "SessionTrees", "The links that sessions of a network take.")
+      .def(py::init<const noc::NetworkSpec&>(), py::arg("network"))
+      .def(
+          "room",
+          [](noc::SessionTrees& trees, std::int32_t source, const std::vector<std::int32_t>& dests) {
+            return trees.room(trees.tree(source, dests));
+          },
+          py::arg("source"), py::arg("dests"), "Flits of the largest packet that a session of this tree sends in time.")
+      .def(
+          "links",
+          [](noc::SessionTrees& trees, std::int32_t source, const std::vector<std::int32_t>& dests) {
+            return trees.links_of(trees.tree(source, dests));
+          },
+          py::arg("source"), py::arg("dests"), "The links (router, port) of the tree, ascending.");
+}
+
 void register_network(py::module_& m) {
   m.attr("NO_EVENT") = noc::kNoEvent;
   py::class_<noc::FlitNetwork>(m, "FlitNetwork", "A flit-level network advanced cycle by cycle; see ext/noc.")
@@ -338,12 +375,24 @@ std::optional<noc::PluginCost> cost_of(const noc::FlitNetwork& network) {
   return plugin == nullptr ? std::nullopt : std::optional(plugin->cost());
 }
 
+// Rows (flits, retries) per connected output.
+py::array_t<std::int64_t> retry_counters(const noc::FlitNetwork& network) {
+  std::vector<noc::LinkRetry::Counters> rows;
+  for (const auto& [router, port] : network.connected_outputs()) {
+    const auto link = static_cast<std::size_t>(router) * static_cast<std::size_t>(network.spec().ports) +
+                      static_cast<std::size_t>(port);
+    rows.push_back(network.retry() == nullptr ? noc::LinkRetry::Counters{} : network.retry()->counters(link));
+  }
+  return table(rows, 2, [](const noc::LinkRetry::Counters& c) { return std::array{c.flits, c.retries}; });
+}
+
 void register_runs(py::module_& m) {
   py::register_exception<noc::LawBroken>(m, "LawBrokenError", PyExc_AssertionError);
   py::register_exception<noc::RoutingError>(m, "RoutingError", PyExc_RuntimeError);
   py::class_<noc::TrafficSpec>(m, "TrafficSpec", "Open-loop synthetic traffic: Bernoulli sources and windows.")
       .def(py::init<>())
       .def_readwrite("permutation", &noc::TrafficSpec::permutation)
+      .def_readwrite("dest_sets", &noc::TrafficSpec::dest_sets)
       .def_readwrite("nodes", &noc::TrafficSpec::nodes)
       .def_readwrite("weights", &noc::TrafficSpec::weights)
       .def_readwrite("injection_rate", &noc::TrafficSpec::injection_rate)
@@ -358,7 +407,8 @@ void register_runs(py::module_& m) {
       .def_readonly("router_cycles", &noc::LatencyTerms::router_cycles)
       .def_readonly("link_cycles", &noc::LatencyTerms::link_cycles)
       .def_readonly("serialisation_cycles", &noc::LatencyTerms::serialisation_cycles)
-      .def_readonly("contention_cycles", &noc::LatencyTerms::contention_cycles);
+      .def_readonly("contention_cycles", &noc::LatencyTerms::contention_cycles)
+      .def_readonly("retry_cycles", &noc::LatencyTerms::retry_cycles);
   py::class_<noc::TrafficResult>(m, "TrafficResult", "Integer sums of a run of synthetic traffic.")
       .def_readonly("created_packets", &noc::TrafficResult::created_packets)
       .def_readonly("delivered_packets", &noc::TrafficResult::delivered_packets)
@@ -392,6 +442,7 @@ void register_runs(py::module_& m) {
       .def_property_readonly("cycle", &noc::TrafficRun::cycle)
       .def_property_readonly("plugin_cost", [](const noc::TrafficRun& run) { return cost_of(run.network()); })
       .def("result", &noc::TrafficRun::result, py::return_value_policy::reference_internal)
+      .def("retry_counters", [](const noc::TrafficRun& run) { return retry_counters(run.network()); })
       .def("connected_outputs", [](const noc::TrafficRun& run) { return run.network().connected_outputs(); });
   py::class_<noc::PacketRun>(m, "PacketRun", "A list of packets on an empty network, from cycle 0.")
       .def(py::init([](const noc::NetworkSpec& spec, const Int64Array& rows,
@@ -404,19 +455,65 @@ void register_runs(py::module_& m) {
       .def(
           "records",
           [](const noc::PacketRun& run) {
-            return table(run.records(), 8, [](const noc::PacketRecord& r) { return columns_of(r); });
+            return table(run.records(), 10, [](const noc::PacketRecord& r) { return columns_of(r); });
           },
           "Rows (inject_cycle, eject_cycle, hops, then the latency terms), in the order of the packets.")
       .def(
           "deliveries",
           [](const noc::PacketRun& run) {
-            return table(run.deliveries(), 10, [](const noc::Delivery& d) {
-              std::array<std::int64_t, 10> row{d.packet, d.dest};
+            return table(run.deliveries(), 12, [](const noc::Delivery& d) {
+              std::array<std::int64_t, 12> row{d.packet, d.dest};
               std::ranges::copy(columns_of(d.record), row.begin() + 2);
               return row;
             });
           },
           "Rows (packet, node, then as records()) of the packets with sets of destinations, by packet and node.")
+      .def(
+          "sessions",
+          [](const noc::PacketRun& run) {
+            return table(run.sessions(), 8, [](const noc::SessionRecord& s) {
+              return std::array<std::int64_t, 8>{s.source,       s.tree,         s.ask_cycle, s.grant_cycle,
+                                                 s.detach_cycle, s.return_cycle, s.packets,   s.flits};
+            });
+          },
+          "Rows (source, tree, ask_cycle, grant_cycle, detach_cycle, return_cycle, packets, flits), as they ended.")
+      .def(
+          "session_nodes",
+          [](noc::PacketRun& run, std::uint32_t tree) {
+            const noc::SessionTrees& trees = run.network().sessions()->trees();
+            std::vector<std::int32_t> nodes;
+            for (std::uint32_t i = 0; i < trees.at(tree).stops; ++i) {
+              nodes.push_back(trees.stop(trees.at(tree).first_stop + i).dest);
+            }
+            return nodes;
+          },
+          py::arg("tree"), "The nodes of a session's tree, ascending.")
+      .def(
+          "session_links",
+          [](noc::PacketRun& run, std::uint32_t tree) { return run.network().sessions()->trees().links_of(tree); },
+          py::arg("tree"), "The links (router, port) of a session's tree, ascending.")
+      .def(
+          "session_counters",
+          [](noc::PacketRun& run) {
+            std::vector<std::array<std::int64_t, 2>> rows;
+            const noc::Sessions* sessions = run.network().sessions();
+            for (const auto& [router, port] : run.network().connected_outputs()) {
+              const auto link =
+                  static_cast<std::size_t>(router) * static_cast<std::size_t>(run.network().spec().ports) +
+                  static_cast<std::size_t>(port);
+              rows.push_back(sessions == nullptr
+                                 ? std::array<std::int64_t, 2>{}
+                                 : std::array{sessions->flits()[link], sessions->detached_cycles()[link]});
+            }
+            return table(rows, 2, [](const std::array<std::int64_t, 2>& row) { return row; });
+          },
+          "Rows (flits, detached_cycles) of sessions, per connected output.")
+      .def("retry_counters", [](noc::PacketRun& run) { return retry_counters(run.network()); })
+      .def_property_readonly("session_flit_hops",
+                             [](noc::PacketRun& run) {
+                               const noc::Sessions* sessions = run.network().sessions();
+                               return sessions == nullptr ? 0 : sessions->flit_hops();
+                             })
       .def_property_readonly("flit_hops", [](noc::PacketRun& run) { return run.network().flit_hops(); })
       .def_property_readonly("plugin_cost", [](noc::PacketRun& run) { return cost_of(run.network()); })
       .def_property_readonly("core_bytes", [](noc::PacketRun& run) { return run.network().core_bytes(); })
@@ -430,6 +527,7 @@ void register_runs(py::module_& m) {
 void register_noc(py::module_& m) {
   register_spec(m);
   register_multicast(m);
+  register_sessions(m);
   register_network(m);
   register_runs(m);
 }

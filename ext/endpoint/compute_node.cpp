@@ -49,7 +49,7 @@ void ComputeNode::announce(std::int64_t task, std::int64_t n) {
     report_done(task, n);
     return;
   }
-  if (fetch.prefetch == 0 && fetch.key >= 0) {
+  if (fetch.kind == TaskKind::fetch && fetch.prefetch == 0 && fetch.key >= 0) {
     for (Stream& s : streams_) {
       if (s.key != fetch.key || s.prefetch == 0 || s.withdrawn != 0) continue;
       // The demand takes the prefetch over: what has arrived is used, what is granted keeps coming.
@@ -75,6 +75,7 @@ void ComputeNode::announce(std::int64_t task, std::int64_t n) {
   s.memory = fetch.source;
   s.message_class = fetch.message_class;
   s.prefetch = fetch.prefetch;
+  if (fetch.kind == TaskKind::stream) s.group = fetch.group;
   graph_.task(task).start_fs = clock_.edge_fs(n);
   streams_.push_back(s);
 }
@@ -173,8 +174,18 @@ void ComputeNode::start_work(std::int64_t n) {
   tile_end_ = n + (tile_ + 1) * job_.cycles / job_.tiles - tile_ * job_.cycles / job_.tiles;
 }
 
+// Whether a stream to several nodes was announced before this one and wants room yet.
+bool ComputeNode::waits_its_turn(const Stream& s) const {
+  if (s.group < 0) return false;
+  for (const Stream& earlier : streams_) {
+    if (&earlier == &s) return false;
+    if (earlier.group >= 0 && earlier.granted < earlier.tiles) return true;
+  }
+  return false;
+}
+
 bool ComputeNode::grant_to(Stream& s, std::int64_t n) {
-  if (s.withdrawn != 0 || s.granted == s.tiles || free_tiles_ == 0) return false;
+  if (s.withdrawn != 0 || s.granted == s.tiles || free_tiles_ == 0 || waits_its_turn(s)) return false;
   Message m;
   m.kind = MessageKind::grant;
   m.message_class = s.message_class;
@@ -182,6 +193,7 @@ bool ComputeNode::grant_to(Stream& s, std::int64_t n) {
   m.a = s.uid;
   m.bytes = tile_bytes_of(s, s.granted);
   m.address = s.address + s.granted * config_.tile_bytes;
+  m.c = s.group + 1;
   post(s.memory, m, clock_.edge_fs(n + config_.grant_latency_cycles));
   ++s.granted;
   s.granted_bytes += m.bytes;
@@ -235,7 +247,7 @@ void ComputeNode::evaluate(Fs t) {
     switch (m.kind) {
       case MessageKind::task_ready: {
         const sim::Task& task = graph_.task(m.a);
-        if (task.kind == TaskKind::fetch) {
+        if (task.kind == TaskKind::fetch || task.kind == TaskKind::stream) {
           announce(m.a, n);
         } else if (task.kind == TaskKind::revoke) {
           Stream* s = stream_by_uid(task.stream);

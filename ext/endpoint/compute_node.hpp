@@ -1,5 +1,8 @@
 // An endpoint that computes: a queue of jobs, one compute engine, and a buffer of tiles that weights stream into.
 //
+// A stream that goes to several nodes gets a tile when all of them have granted it. All nodes see such streams in one
+// order, in which they grant them: one has room only when every earlier one is wholly granted.
+//
 // A job runs tile by tile: it starts once its tokens are here (its task is ready) and the first tile has arrived, and
 // waits for each further tile. A freed tile is granted again, to the running job's stream first, then to the streams
 // in the order in which they were announced, demands before prefetches; so the running job can always go on.
@@ -60,7 +63,8 @@ class ComputeNode final : public sim::ClockedNode {
     std::uint8_t withdrawn = 0;    // tiles are given back, what is under way is dropped on arrival
     std::uint8_t fetched = 0;      // its fetch task has been reported done
     std::uint8_t calling_off = 0;  // the memory has not said yet what it will not send
-    std::uint8_t reserved[7] = {};
+    std::uint8_t reserved[3] = {};
+    std::int32_t group = -1;  // of a stream that goes to several nodes
     [[nodiscard]] std::int64_t arrived_tiles(std::int64_t tile) const {
       return arrived_bytes == bytes ? tiles : arrived_bytes / tile;
     }
@@ -82,6 +86,7 @@ class ComputeNode final : public sim::ClockedNode {
   void start_work(std::int64_t n);
   void grant(std::int64_t n);
   bool grant_to(Stream& s, std::int64_t n);
+  [[nodiscard]] bool waits_its_turn(const Stream& s) const;
   void report_done(std::int64_t task, std::int64_t n);
   [[nodiscard]] Stream* stream_of(std::int64_t task);
   [[nodiscard]] Stream* stream_by_uid(std::int64_t uid);

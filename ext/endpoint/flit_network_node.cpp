@@ -55,6 +55,20 @@ FlitNetworkNode::FlitNetworkNode(const noc::NetworkSpec& spec, FlitNetworkNodeCo
     for (const std::int32_t terminal : config_.endpoint_terminals[static_cast<std::size_t>(endpoint_of(gateway.node))])
       network_.watch(terminal);
   }
+  for (std::size_t e = 0; e < endpoints; ++e) {
+    for (const std::int32_t terminal : config_.endpoint_terminals[e]) {
+      const auto at = static_cast<std::size_t>(terminal);
+      if (endpoint_of_terminal_.size() <= at) endpoint_of_terminal_.resize(at + 1, -1);
+      endpoint_of_terminal_[at] = static_cast<std::int32_t>(e);
+    }
+  }
+  if (config_.broadcast_class >= 0) {
+    const auto first = static_cast<std::size_t>(config_.broadcast_class * config_.legs);
+    if (first >= spec.classes.size() || !(spec.classes[first].multicast || spec.classes[first].session)) {
+      throw std::invalid_argument("what goes to a group needs a multicast or a session class");
+    }
+    broadcasts_by_session_ = spec.classes[first].session;
+  }
   destination_turn_.assign(endpoints, 0);
   message_of_.resize(endpoints);
   parcel_of_.resize(endpoints);
@@ -95,6 +109,10 @@ std::int32_t FlitNetworkNode::begin(const Message& m, std::int64_t cycle, Fs t) 
   message.source = endpoint_of(m.a);
   message.message_class = m.message_class;
   message.flags = m.flags;
+  if (m.b <= sim::kGroup) {
+    begin_group(message, slot, m, cycle);
+    return slot;
+  }
   const bool comes_on = m.kind == MessageKind::open;
   std::int64_t payload = payload_;
   if (config_.nodes > 0) {
@@ -127,7 +145,27 @@ std::int32_t FlitNetworkNode::begin(const Message& m, std::int64_t cycle, Fs t) 
   return slot;
 }
 
-void FlitNetworkNode::push(std::int32_t message, std::int32_t parcel, std::int64_t bytes, std::int64_t cycle) {
+// A message to every node of a group: packets of the broadcast class, or a message to each where there is none.
+void FlitNetworkNode::begin_group(Outgoing& message, std::int32_t slot, const Message& m, std::int64_t cycle) {
+  message.group = static_cast<std::int32_t>(sim::kGroup - m.b);
+  message.reply = m.address;
+  const auto members = static_cast<std::int32_t>(config_.graph->group(message.group).size());
+  const bool one_by_one = config_.broadcast_class < 0;
+  if (!one_by_one) message.message_class = static_cast<std::uint8_t>(config_.broadcast_class);
+  const auto packets = static_cast<std::int32_t>((m.bytes + payload_ - 1) / payload_);
+  message.packets_left = packets * members;
+  message.departures_left = one_by_one ? packets * members : packets;
+  ++in_flight_;
+  injected_bytes_[message.message_class] += m.bytes * members;
+  if (!one_by_one) {
+    push(slot, -1, m.bytes, cycle);
+    return;
+  }
+  for (std::int32_t member = 0; member < members; ++member) push(slot, -1, m.bytes, cycle, member);
+}
+
+void FlitNetworkNode::push(std::int32_t message, std::int32_t parcel, std::int64_t bytes, std::int64_t cycle,
+                           std::int32_t member) {
   std::int32_t slot = free_ready_;
   if (slot >= 0) {
     free_ready_ = ready_[static_cast<std::size_t>(slot)].next;
@@ -135,7 +173,7 @@ void FlitNetworkNode::push(std::int32_t message, std::int32_t parcel, std::int64
     slot = static_cast<std::int32_t>(ready_.size());
     ready_.emplace_back();
   }
-  ready_[static_cast<std::size_t>(slot)] = {bytes, message, parcel, -1, 0};
+  ready_[static_cast<std::size_t>(slot)] = {bytes, message, parcel, -1, member};
   const std::size_t index = queue_of(messages_[static_cast<std::size_t>(message)]);
   Queue& queue = queues_[index];
   if (queue.first < 0) {
@@ -156,16 +194,37 @@ void FlitNetworkNode::pump(std::size_t index, std::int64_t cycle) {
     Ready& ready = ready_[static_cast<std::size_t>(slot)];
     const Outgoing& message = messages_[static_cast<std::size_t>(ready.message)];
     const std::int64_t bytes = std::min(payload_, ready.bytes);
-    const auto destination = static_cast<std::size_t>(message.destination);
-    const std::vector<std::int32_t>& sinks = config_.endpoint_terminals[destination];
-    std::int32_t& sink_turn = destination_turn_[destination];
     noc::PacketIn packet;
     packet.create_cycle = cycle;
     packet.source = terminals[static_cast<std::size_t>(queue.turn)];
-    packet.dest = sinks[static_cast<std::size_t>(sink_turn)];
+    if (message.group >= 0) {
+      std::vector<std::int32_t> sinks;
+      const auto members = config_.graph->group(message.group);
+      for (std::size_t i = 0; i < members.size(); ++i) {
+        if (ready.member >= 0 && static_cast<std::size_t>(ready.member) != i) continue;
+        const auto& of_member = config_.endpoint_terminals[static_cast<std::size_t>(endpoint_of(members[i]))];
+        sinks.push_back(of_member[static_cast<std::size_t>(queue.turn) % of_member.size()]);
+      }
+      packet.dest = sinks[0];
+      if (ready.member < 0) {
+        packet.group = broadcasts_by_session_ ? network_.session_group(packet.source, sinks)
+                                              : network_.multicast_group(packet.source, sinks);
+      }
+      const std::int32_t carried = new_parcel(ready.message, bytes);
+      Parcel& parcel = parcels_[static_cast<std::size_t>(carried)];
+      parcel.start_fs = clock_.edge_fs(cycle);
+      parcel.supplied = static_cast<std::int32_t>(sinks.size());
+      packet.tag = static_cast<std::uint64_t>(carried + 1) << 32U;
+    } else {
+      const auto destination = static_cast<std::size_t>(message.destination);
+      const std::vector<std::int32_t>& sinks = config_.endpoint_terminals[destination];
+      std::int32_t& sink_turn = destination_turn_[destination];
+      packet.dest = sinks[static_cast<std::size_t>(sink_turn)];
+      sink_turn = (sink_turn + 1) % static_cast<std::int32_t>(sinks.size());
+    }
     packet.size_flits = flits_of(bytes);
     packet.message_class = message.message_class * config_.legs + (config_.legs > 1 ? config_.descends[endpoint] : 0);
-    packet.tag = static_cast<std::uint32_t>(ready.message);
+    packet.tag |= static_cast<std::uint32_t>(ready.message);
     if (ready.parcel >= 0) {
       Parcel& parcel = parcels_[static_cast<std::size_t>(ready.parcel)];
       packet.tag |= static_cast<std::uint64_t>(ready.parcel + 1) << 32U;
@@ -180,7 +239,6 @@ void FlitNetworkNode::pump(std::size_t index, std::int64_t cycle) {
       network_.offer(packet);
     }
     queue.turn = (queue.turn + 1) % static_cast<std::int32_t>(terminals.size());
-    sink_turn = (sink_turn + 1) % static_cast<std::int32_t>(sinks.size());
     ++queue.in_network;
     ready.bytes -= bytes;
     if (ready.bytes == 0) {
@@ -302,7 +360,7 @@ void FlitNetworkNode::read_at_gateway(const noc::FlitArrival& a) {
     head.message_class = message.message_class;
     head.hops = a.hops;
     head.link_cycles = a.link_cycles;
-    book_journey(head, nullptr);
+    book_journey(head, network_.terms(head), nullptr);
     parcel.head_fs = arrived;
   }
   Message m;
@@ -316,8 +374,7 @@ void FlitNetworkNode::read_at_gateway(const noc::FlitArrival& a) {
 }
 
 // Lays the terms one after the other, so that they sum exactly whatever the clock.
-void FlitNetworkNode::book_journey(const noc::Arrival& a, const Parcel* parcel) {
-  const noc::LatencyTerms terms = network_.terms(a);
+void FlitNetworkNode::book_journey(const noc::Arrival& a, const noc::LatencyTerms& terms, const Parcel* parcel) {
   JourneyTerms& sums = journeys_[static_cast<std::size_t>(a.message_class)];
   std::int64_t cycle = a.create_cycle;
   const auto lay = [&](std::int64_t& sum, std::int64_t cycles) {
@@ -339,11 +396,55 @@ void FlitNetworkNode::book_journey(const noc::Arrival& a, const Parcel* parcel) 
   lay(sums.contention_fs, terms.contention_cycles - starved);
 }
 
+// What a packet waited for a session was booked as time at its source when it arrived, or will be.
+void FlitNetworkNode::waited(const noc::SessionWait& wait) {
+  const Outgoing& message = messages_[wait.tag & 0xFFFF'FFFFU];
+  const auto parcel = static_cast<std::int32_t>(wait.tag >> 32U) - 1;
+  const bool shared = message.group >= 0;
+  const std::int64_t times = shared ? parcels_[static_cast<std::size_t>(parcel)].supplied : 1;
+  noc::LatencyTerms& terms = class_latency_[message.message_class].terms;
+  terms.wait_for_session(times * wait.cycles);
+  const std::int64_t now = network_.last_cycle();
+  const Fs span = clock_.edge_fs(now) - clock_.edge_fs(now - wait.cycles);
+  journeys_[message.message_class].source_queueing_fs -= times * span;
+  journeys_[message.message_class].session_wait_fs += times * span;
+}
+
+// A packet to a group has reached one of its nodes, which is told; the task graph, when the last has all.
+void FlitNetworkNode::arrived_at_member(const noc::Arrival& a, std::int32_t slot, std::int32_t parcel_slot) {
+  Outgoing& message = messages_[static_cast<std::size_t>(slot)];
+  Parcel& parcel = parcels_[static_cast<std::size_t>(parcel_slot)];
+  const Fs read = clock_.edge_fs(a.cycle);
+  message.last_read_fs = std::max(message.last_read_fs, read);
+  class_latency_[message.message_class].payload_bytes += parcel.bytes;
+  delivered_bytes_[message.message_class] += parcel.bytes;
+  const bool transfer = (message.flags & sim::kDeliverToGraph) != 0;
+  Message m;
+  m.kind = MessageKind::delivered;
+  m.c = message.tag;
+  m.bytes = parcel.bytes;
+  m.message_class = message.message_class;
+  if (!transfer) {
+    const auto endpoint = static_cast<std::size_t>(endpoint_of_terminal_[static_cast<std::size_t>(a.dest)]);
+    post(config_.endpoint_node[endpoint], m, read);
+  }
+  if (++parcel.read == parcel.supplied) {
+    parcel.next_free = free_parcel_;
+    free_parcel_ = parcel_slot;
+  }
+  if (--message.packets_left > 0) return;
+  m.bytes = message.bytes;
+  if (transfer) post(task_graph_, m, message.last_read_fs);
+  --in_flight_;
+  message.next_free = free_message_;
+  free_message_ = slot;
+}
+
 void FlitNetworkNode::arrived(const noc::Arrival& arrival) {
   noc::Arrival a = arrival;
   a.message_class = arrival.message_class / config_.legs;
   ClassLatency& sums = class_latency_[static_cast<std::size_t>(a.message_class)];
-  const noc::LatencyTerms terms = network_.terms(a);
+  const noc::LatencyTerms terms = network_.terms(arrival);
   ++sums.packets;
   sums.flits += a.size_flits;
   sums.hops += a.hops;
@@ -358,10 +459,14 @@ void FlitNetworkNode::arrived(const noc::Arrival& arrival) {
   Outgoing& message = messages_[static_cast<std::size_t>(slot)];
   if (message.gateway < 0) {
     const Parcel* parcel = parcel_slot >= 0 ? &parcels_[static_cast<std::size_t>(parcel_slot)] : nullptr;
-    book_journey(a, parcel);
+    book_journey(a, terms, parcel);
     const Fs start = parcel != nullptr ? parcel->start_fs : clock_.edge_fs(a.create_cycle);
     ++journeys_[message.message_class].packets;
     journeys_[message.message_class].latency_fs += clock_.edge_fs(a.cycle) - start;
+  }
+  if (message.group >= 0) {
+    arrived_at_member(a, slot, parcel_slot);
+    return;
   }
   if (parcel_slot >= 0) {
     parcels_[static_cast<std::size_t>(parcel_slot)].next_free = free_parcel_;
@@ -441,6 +546,9 @@ void FlitNetworkNode::evaluate(Fs t) {
   network_.step(cycle);
   if (!network_.failure().empty()) throw noc::RoutingError(network_.failure());
   if (journal_ != nullptr) note_passages();
+  for (const noc::SessionWait& wait : network_.session_waits()) waited(wait);
+  network_.session_waits().clear();
+  if (network_.sessions() != nullptr) network_.sessions()->records().clear();
   for (const noc::Departure& d : network_.departures()) departed(d, cycle);
   network_.departures().clear();
   for (const noc::FlitArrival& a : network_.flit_arrivals()) read_at_gateway(a);

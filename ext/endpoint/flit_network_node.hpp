@@ -19,6 +19,7 @@
 
 #include "noc/flit_network.hpp"
 #include "sim/node.hpp"
+#include "sim/task_graph.hpp"
 
 namespace cosim::endpoint {
 
@@ -38,6 +39,8 @@ struct FlitNetworkNodeConfig {
   std::int32_t message_classes = 1;
   std::vector<std::int32_t> endpoint_node;                    // node ids of the endpoints ...
   std::vector<std::vector<std::int32_t>> endpoint_terminals;  // ... and their terminals
+  const sim::TaskGraph* graph = nullptr;                      // whose groups are sent to
+  std::int32_t broadcast_class = -1;  // message class, multicast or session, of what goes to a group; -1: unicasts
   std::int64_t livelock_cycles = 1'000'000;  // in which flits move and none arrives, before the run is given up
 
   // Systems of several levels. Gateways are endpoints too: by the node that sends here, and by the one that takes on.
@@ -71,6 +74,7 @@ struct JourneyTerms {
   std::int64_t link_fs = 0;
   std::int64_t serialisation_fs = 0;  // at the destination
   std::int64_t contention_fs = 0;
+  std::int64_t session_wait_fs = 0;
   std::int64_t gateway_fs = 0;  // from the head's arrival at a gateway to its hand-over, and waits for flits behind it
 };
 
@@ -110,14 +114,16 @@ class FlitNetworkNode final : public sim::ClockedNode {
     std::int32_t next_free = -1;
     std::uint8_t message_class = 0;
     std::uint8_t flags = 0;
-    std::uint8_t reserved[6] = {};
+    std::uint8_t reserved[2] = {};
+    std::int32_t group = -1;   // of the task graph, instead of `destination`
+    sim::Fs last_read_fs = 0;  // of a group: the latest delivery
   };
   struct Ready {  // what may leave: packets of one message
     std::int64_t bytes = 0;
     std::int32_t message = -1;
     std::int32_t parcel = -1;  // the one packet, -1: `bytes` are to be cut
     std::int32_t next = -1;    // in its queue, or free
-    std::int32_t reserved = 0;
+    std::int32_t member = -1;  // of the message's group, -1: all of it
   };
   struct Queue {  // of one endpoint and class
     std::int32_t first = -1;
@@ -135,14 +141,18 @@ class FlitNetworkNode final : public sim::ClockedNode {
     std::int32_t to_piece = -1;    // record at the gateway it goes to
     std::int32_t flits = 0;
     std::int32_t supplied = 0;
-    std::int32_t read = 0;  // flits that the gateway has read
+    std::int32_t read = 0;  // flits that the gateway has read; of a group, nodes that have the packet
     std::uint32_t packet = kNoPacket;
     std::int32_t next_free = -1;
   };
   static constexpr std::uint32_t kNoPacket = ~0U;
 
   std::int32_t begin(const sim::Message& m, std::int64_t cycle, sim::Fs t);
-  void push(std::int32_t message, std::int32_t parcel, std::int64_t bytes, std::int64_t cycle);
+  void begin_group(Outgoing& message, std::int32_t slot, const sim::Message& m, std::int64_t cycle);
+  void arrived_at_member(const noc::Arrival& a, std::int32_t slot, std::int32_t parcel);
+  void waited(const noc::SessionWait& wait);
+  void push(std::int32_t message, std::int32_t parcel, std::int64_t bytes, std::int64_t cycle,
+            std::int32_t member = -1);
   void pump(std::size_t queue, std::int64_t cycle);
   std::int32_t new_parcel(std::int32_t message, std::int64_t bytes);
   void open(const sim::Message& m, std::int64_t cycle, sim::Fs t);
@@ -153,7 +163,7 @@ class FlitNetworkNode final : public sim::ClockedNode {
   void departed(const noc::Departure& d, std::int64_t cycle);
   void arrived(const noc::Arrival& a);
   void note_passages();
-  void book_journey(const noc::Arrival& a, const Parcel* parcel);
+  void book_journey(const noc::Arrival& a, const noc::LatencyTerms& terms, const Parcel* parcel);
   void post_to_gateway(std::int32_t gateway, const sim::Message& m, sim::Fs committed);
   [[nodiscard]] std::int32_t endpoint_of(std::int64_t node) const;
   [[nodiscard]] std::int32_t flits_of(std::int64_t payload) const {
@@ -167,7 +177,9 @@ class FlitNetworkNode final : public sim::ClockedNode {
   noc::FlitNetwork network_;
   std::int32_t task_graph_;
   std::int64_t payload_;
+  bool broadcasts_by_session_ = false;
   std::vector<std::int32_t> endpoint_of_node_;
+  std::vector<std::int32_t> endpoint_of_terminal_;
   std::vector<std::int32_t> destination_turn_;  // per endpoint
   std::vector<Outgoing> messages_;
   std::int32_t free_message_ = -1;

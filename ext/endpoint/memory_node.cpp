@@ -105,6 +105,18 @@ Fs MemoryNode::next_of(bool progress_only) const {
 Fs MemoryNode::next_event() const { return next_of(false); }
 Fs MemoryNode::next_progress() const { return next_of(true); }
 
+// Books a grant for a tile that goes to several nodes; true when it was the last.
+bool MemoryNode::all_granted(const Message& m) {
+  const auto group = static_cast<std::int32_t>(m.c - 1);
+  auto at = std::find_if(waiting_.begin(), waiting_.end(),
+                         [&](const Waiting& w) { return w.stream == m.a && w.address == m.address; });
+  if (at == waiting_.end()) at = waiting_.insert(at, {m.a, m.address, m.bytes, group, 0});
+  if (at->bytes != m.bytes) throw std::logic_error("the nodes of a stream have tiles of different sizes");
+  if (++at->granted < static_cast<std::int32_t>(graph_.group(group).size())) return false;
+  waiting_.erase(at);
+  return true;
+}
+
 void MemoryNode::begin(const Message& m) {
   if (m.address < 0 || m.bytes <= 0 || m.address % burst_bytes_ != 0 || m.bytes % burst_bytes_ != 0 ||
       m.address + m.bytes > map_.capacity_bytes()) {
@@ -129,6 +141,8 @@ void MemoryNode::begin(const Message& m) {
   tile.order = orders_++;
   tile.message_class = m.message_class;
   tile.prefetch = m.flags;
+  tile.group = static_cast<std::int32_t>(m.c - 1);
+  if (tile.group >= 0) tile.reader = -1;
   for (std::size_t lane = 0; lane < lanes_.size(); ++lane) {
     Share& part = share(slot, lane);
     part = {next_of_lane(m.address, lane, tile.end), 0, 0};
@@ -214,7 +228,7 @@ void MemoryNode::send(std::int32_t slot, std::size_t lane, std::int32_t bursts, 
     unit = static_cast<std::int32_t>(units_.size());
     units_.emplace_back();
   }
-  units_[static_cast<std::size_t>(unit)] = {static_cast<std::int32_t>(lane), bursts, -1, 0};
+  units_[static_cast<std::size_t>(unit)] = {static_cast<std::int32_t>(lane), bursts, -1, 1};
   const Tile& tile = tiles_[static_cast<std::size_t>(slot)];
   Message m;
   m.kind = MessageKind::send;
@@ -225,8 +239,22 @@ void MemoryNode::send(std::int32_t slot, std::size_t lane, std::int32_t bursts, 
   m.c = tile.stream;
   m.address = unit;
   m.bytes = bursts * burst_bytes_;
-  post(tile.reader == config_.near_reader ? config_.near_path : config_.network, m, t);
   read_bytes_ += m.bytes;
+  if (tile.group < 0) {
+    post(tile.reader == config_.near_reader ? config_.near_path : config_.network, m, t);
+    return;
+  }
+  const auto members = graph_.group(tile.group);
+  const auto near = std::find(members.begin(), members.end(), config_.near_reader);
+  m.b = sim::kGroup - tile.group;
+  if (near != members.end()) {
+    m.b = config_.near_reader;
+    post(config_.near_path, m, t);
+    if (members.size() == 1) return;
+    ++units_[static_cast<std::size_t>(unit)].leaving;
+    m.b = sim::kGroup - (tile.group + 1 + static_cast<std::int32_t>(near - members.begin()));
+  }
+  post(config_.network, m, t);
 }
 
 void MemoryNode::collect(std::int64_t tick, Fs t) {
@@ -264,7 +292,8 @@ void MemoryNode::flush_oldest(std::size_t lane, Fs t) {
 
 void MemoryNode::flush(std::int32_t slot, std::size_t lane, Fs t, bool partial) {
   Share& part = share(slot, lane);
-  const bool is_near = tiles_[static_cast<std::size_t>(slot)].reader == config_.near_reader;
+  const Tile& tile = tiles_[static_cast<std::size_t>(slot)];
+  const bool is_near = tile.group < 0 && tile.reader == config_.near_reader;
   const std::int32_t full = is_near ? 1 : packet_bursts_;
   if (part.gathered == 0 || (!partial && part.gathered < full && part.bursts_left > 0)) return;
   const std::int32_t bursts = part.gathered;
@@ -390,10 +419,11 @@ void MemoryNode::evaluate(Fs t) {
         graph_.task(m.c).moved_bytes += m.bytes;
         break;
       case MessageKind::grant:
-        begin(m);
+        if (m.c == 0 || all_granted(m)) begin(m);
         break;
       case MessageKind::sent: {
         Unit& unit = units_[static_cast<std::size_t>(m.c)];
+        if (--unit.leaving > 0) break;
         mem::Channel& controller = *controllers_[static_cast<std::size_t>(unit.pseudo_channel / pcs_)];
         for (std::int32_t i = 0; i < unit.bursts; ++i) controller.release_slot(unit.pseudo_channel % pcs_, tick);
         lanes_[static_cast<std::size_t>(unit.pseudo_channel)].leaving -= unit.bursts;
@@ -436,6 +466,7 @@ void MemoryNode::visit(sim::Visitor& v) {
     v.value(Kind::state, lane.leaving);
   }
   v.vector(Kind::state, tiles_);
+  v.vector(Kind::state, waiting_);
   v.vector(Kind::state, shares_);
   v.value(Kind::state, free_tile_);
   v.vector(Kind::state, units_);
@@ -453,8 +484,13 @@ void MemoryNode::visit(sim::Visitor& v) {
 }
 
 std::string MemoryNode::waiting_for() const {
-  if (tiles_open_ == 0 && inflows_.empty()) return {};
+  if (tiles_open_ == 0 && inflows_.empty() && waiting_.empty()) return {};
   std::string text = "\n  memory node " + std::to_string(id()) + " has " + std::to_string(tiles_open_) + " open tiles";
+  for (const Waiting& w : waiting_) {
+    text += "\n    stream of task " + std::to_string(w.stream) + ": " + std::to_string(w.granted) + " of " +
+            std::to_string(graph_.group(w.group).size()) + " nodes have granted the tile at " +
+            std::to_string(w.address);
+  }
   for (std::size_t c = 0; c < controllers_.size(); ++c) {
     if (controllers_[c]->queued() > 0) {
       text += "\n    channel " + std::to_string(c) + ": " + controllers_[c]->describe_wait();

@@ -9,6 +9,10 @@
 // packets could fill the buffer for ever). To the compute node that the memory is stacked with, bursts leave one by one
 // on a path of their own. A copy streams in from another memory endpoint, held back by a write buffer
 // as large as the read-return buffer, and is done when its last burst is in the banks.
+//
+// A tile of a stream to several nodes is read once, when all of them have granted it. Behind the return buffer its
+// bursts go two ways, to the compute node the memory is stacked with and into the network for all others; a slot is
+// free when both have taken them.
 #pragma once
 
 #include <cstdint>
@@ -73,6 +77,15 @@ class MemoryNode final : public sim::Node {
     std::uint8_t message_class = 0;
     std::uint8_t prefetch = 0;
     std::uint8_t reserved[2] = {};
+    std::int32_t group = -1;  // of readers, instead of `reader`
+    std::int32_t reserved_too = 0;
+  };
+  struct Waiting {  // a tile of a stream to several nodes that not all of them have granted
+    std::int64_t stream = -1;
+    std::int64_t address = 0;
+    std::int64_t bytes = 0;
+    std::int32_t group = -1;
+    std::int32_t granted = 0;
   };
   struct Share {                   // of one tile in one pseudo-channel
     std::int64_t next = -1;        // byte address of its next burst, -1: all asked for
@@ -83,7 +96,7 @@ class MemoryNode final : public sim::Node {
     std::int32_t pseudo_channel = 0;
     std::int32_t bursts = 0;
     std::int32_t next_free = -1;
-    std::int32_t reserved = 0;
+    std::int32_t leaving = 1;  // ways on which it has not left yet
   };
   struct Ready {  // a burst that will be off the bus at `tick`
     std::int64_t tick;
@@ -105,6 +118,7 @@ class MemoryNode final : public sim::Node {
     std::int64_t gathered = 0;  // bursts in the return buffer that wait for their packet ...
     std::int64_t leaving = 0;   // ... and bursts of packets that have not left the source yet
   };
+  bool all_granted(const sim::Message& m);
   void begin(const sim::Message& m);
   void take_completions(std::size_t channel);
   void note_commands(std::size_t channel);
@@ -139,7 +153,8 @@ class MemoryNode final : public sim::Node {
   std::vector<std::uint64_t> lane_pattern_;  // ... and their values, per lane
   std::vector<Lane> lanes_;                  // [channel * pseudo_channels + pseudo_channel]
   std::vector<Tile> tiles_;
-  std::vector<Share> shares_;  // [tile * lanes + lane]
+  std::vector<Waiting> waiting_;  // in the order of their first grants
+  std::vector<Share> shares_;     // [tile * lanes + lane]
   std::int32_t free_tile_ = -1;
   std::vector<Unit> units_;
   std::int32_t free_unit_ = -1;

@@ -18,6 +18,16 @@ RateMemory::RateMemory(const RateMemoryConfig& config, sim::TaskGraph& graph)
 
 Fs RateMemory::next_event() const { return std::min(inbox_.next(), busy_ != 0 ? done_ : sim::kNever); }
 
+// Books a grant for a tile that goes to several nodes; true when it was the last.
+bool RateMemory::all_granted(const Message& m) {
+  auto at = std::find_if(waiting_.begin(), waiting_.end(),
+                         [&](const Waiting& w) { return w.stream == m.a && w.address == m.address; });
+  if (at == waiting_.end()) at = waiting_.insert(at, {m.a, m.address, 0, 0});
+  if (++at->granted < static_cast<std::int32_t>(graph_.group(static_cast<std::int32_t>(m.c - 1)).size())) return false;
+  waiting_.erase(at);
+  return true;
+}
+
 void RateMemory::serve(Fs t) {
   std::vector<Grant>& queue = demands_.empty() ? prefetches_ : demands_;
   if (queue.empty()) return;
@@ -37,7 +47,10 @@ void RateMemory::evaluate(Fs t) {
   while (inbox_.due(t)) {
     const Message m = inbox_.pop();
     if (m.kind == MessageKind::grant) {
-      (m.flags != 0 ? prefetches_ : demands_).push_back({m.a, m.bytes, m.from, m.message_class, m.flags, 0, 0});
+      if (m.c != 0 && !all_granted(m)) continue;
+      const auto group = static_cast<std::int32_t>(m.c - 1);
+      (m.flags != 0 ? prefetches_ : demands_)
+          .push_back({m.a, m.bytes, group < 0 ? m.from : -1, m.message_class, m.flags, 0, 0, group, 0});
     } else if (m.kind == MessageKind::cancel) {
       std::int64_t bytes = 0;
       const auto called_off = [&](const Grant& g) {
@@ -59,7 +72,7 @@ void RateMemory::evaluate(Fs t) {
     } else if (m.kind == MessageKind::delivered) {
       inflows_.find(m.c)->arrived += m.bytes;
       graph_.task(m.c).moved_bytes += m.bytes;
-      prefetches_.push_back({m.c, m.bytes, -1, m.message_class, 1, 1, 0});
+      prefetches_.push_back({m.c, m.bytes, -1, m.message_class, 1, 1, 0, -1, 0});
     } else if (m.kind != MessageKind::sent) {
       throw std::logic_error("a memory node cannot read this message");
     }
@@ -84,9 +97,21 @@ void RateMemory::evaluate(Fs t) {
     m.b = current_.reader;
     m.c = current_.stream;
     m.bytes = current_.bytes;
-    const bool is_near = current_.reader == config_.near_reader;
-    post(is_near ? config_.near_path : config_.network, m, t + config_.latency_fs);
     busy_ = 0;
+    if (current_.group < 0) {
+      const bool is_near = current_.reader == config_.near_reader;
+      post(is_near ? config_.near_path : config_.network, m, t + config_.latency_fs);
+    } else {
+      const auto members = graph_.group(current_.group);
+      const auto near = std::find(members.begin(), members.end(), config_.near_reader);
+      m.b = sim::kGroup - current_.group;
+      if (near != members.end()) {
+        m.b = config_.near_reader;
+        post(config_.near_path, m, t + config_.latency_fs);
+        m.b = sim::kGroup - (current_.group + 1 + static_cast<std::int32_t>(near - members.begin()));
+      }
+      if (near == members.end() || members.size() > 1) post(config_.network, m, t + config_.latency_fs);
+    }
   }
   if (busy_ == 0) serve(t);
   if (inflows_.empty()) return;
@@ -99,6 +124,7 @@ void RateMemory::visit(sim::Visitor& v) {
   visit_mail(v);
   v.vector(Kind::state, demands_);
   v.vector(Kind::state, prefetches_);
+  v.vector(Kind::state, waiting_);
   v.value(Kind::state, busy_);
   v.value(Kind::state, current_);
   v.value(Kind::stamp, done_);

@@ -47,12 +47,22 @@ class RateMemory final : public sim::ClockedNode {
     std::uint8_t prefetch;
     std::uint8_t write;  // of the copy `stream`
     std::uint8_t reserved;
+    std::int32_t group;  // of readers, instead of `reader`, -1: none
+    std::int32_t reserved_too;
   };
+  struct Waiting {  // a tile of a stream to several nodes that not all of them have granted
+    std::int64_t stream;
+    std::int64_t address;
+    std::int32_t granted;
+    std::int32_t reserved;
+  };
+  bool all_granted(const sim::Message& m);
   void serve(sim::Fs t);
 
   RateMemoryConfig config_;
   std::vector<Grant> demands_;
   std::vector<Grant> prefetches_;
+  std::vector<Waiting> waiting_;
   std::uint8_t busy_ = 0;
   Grant current_{};
   sim::Fs done_ = 0;

@@ -1,6 +1,7 @@
 #include "link/link_network.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <stdexcept>
 #include <utility>
 
@@ -62,13 +63,111 @@ void LinkNetwork::begin(const Message& m, Fs t) {
               -1,
               m.message_class,
               m.flags,
+              0,
+              -1,
               0};
   ++in_flight_;
+  if (m.b <= sim::kGroup) {
+    begin_group(m, slot, t);
+    return;
+  }
   injected_bytes_[m.message_class] += m.bytes;
   const std::int32_t router = router_of(transfer.source);
   for (std::int64_t k = 0; k < chunks; ++k) {
     schedule({t, order_++, (k + 1) * m.bytes / chunks - k * m.bytes / chunks, slot, router});
   }
+}
+
+void LinkNetwork::begin_group(const Message& m, std::int32_t slot, Fs t) {
+  Transfer& transfer = transfers_[static_cast<std::size_t>(slot)];
+  transfer.group = static_cast<std::int32_t>(sim::kGroup - m.b);
+  const std::size_t members = config_.graph->group(transfer.group).size();
+  if (members > kMostMembers) throw std::logic_error("a group has more than 64 nodes");
+  transfer.destination = -1;
+  transfer.members_left = static_cast<std::int32_t>(members);
+  injected_bytes_[m.message_class] += m.bytes * static_cast<std::int64_t>(members);
+  const std::size_t first = static_cast<std::size_t>(slot) * kMostMembers;
+  if (chunks_due_.size() < first + kMostMembers) chunks_due_.resize(first + kMostMembers);
+  const std::int64_t chunks = transfer.chunks_left;
+  for (std::size_t i = 0; i < members; ++i) chunks_due_[first + i] = static_cast<std::int32_t>(chunks);
+  const std::uint64_t all = members == kMostMembers ? ~std::uint64_t{0} : (std::uint64_t{1} << members) - 1;
+  const std::int32_t router = router_of(transfer.source);
+  for (std::int64_t k = 0; k < chunks; ++k) {
+    schedule({t, order_++, (k + 1) * m.bytes / chunks - k * m.bytes / chunks, slot, router, all});
+  }
+}
+
+void LinkNetwork::left_source(Transfer& transfer, Fs t) {
+  if (--transfer.chunks_at_source > 0 || (transfer.flags & sim::kReplyWhenSent) == 0) return;
+  Message m;
+  m.kind = MessageKind::sent;
+  m.c = transfer.reply;
+  post(transfer.source, m, t);
+}
+
+// A chunk to a group is at a router: the members here have it, the others' ways part.
+void LinkNetwork::take_to_group(const Hop& hop) {
+  const auto slot = static_cast<std::size_t>(hop.transfer);
+  const auto members = config_.graph->group(transfers_[slot].group);
+  const bool at_source = hop.router == router_of(transfers_[slot].source);
+  std::uint64_t rest = hop.members;
+  for (std::uint64_t each = hop.members; each != 0; each &= each - 1) {
+    const auto i = static_cast<std::size_t>(std::countr_zero(each));
+    if (router_of(members[i]) != hop.router) continue;
+    rest &= ~(std::uint64_t{1} << i);
+    if (--chunks_due_[slot * kMostMembers + i] > 0) continue;
+    Transfer& transfer = transfers_[slot];
+    const bool last = --transfer.members_left == 0;
+    const bool to_graph = (transfer.flags & sim::kDeliverToGraph) != 0;
+    Message m;
+    m.kind = MessageKind::delivered;
+    m.c = transfer.tag;
+    m.bytes = transfer.bytes;
+    m.message_class = transfer.message_class;
+    if (!to_graph || last) post(to_graph ? task_graph_ : members[i], m, hop.time);
+    delivered_bytes_[transfer.message_class] += transfer.bytes;
+  }
+  std::vector<Hop> parts;
+  while (rest != 0) {
+    const auto next = [&](std::uint64_t set) {
+      const std::int32_t to = router_of(members[static_cast<std::size_t>(std::countr_zero(set))]);
+      return config_.next_link[static_cast<std::size_t>(hop.router) * static_cast<std::size_t>(config_.routers) +
+                               static_cast<std::size_t>(to)];
+    };
+    Hop part = hop;
+    part.members = 0;
+    for (std::uint64_t each = rest; each != 0; each &= each - 1) {
+      if (next(each) == next(rest)) part.members |= each & (0 - each);
+    }
+    part.router = next(rest);  // the link, until it leaves
+    rest &= ~part.members;
+    parts.push_back(part);
+  }
+  if (at_source) {
+    // a chunk has left when every way has taken it
+    transfers_[slot].chunks_at_source += static_cast<std::int32_t>(parts.size());
+    left_source(transfers_[slot], hop.time);
+  }
+  for (Hop& part : parts) {
+    const std::int32_t link = std::exchange(part.router, hop.router);
+    part.order = order_++;
+    leave(part, link);
+  }
+  Transfer& transfer = transfers_[slot];
+  if (transfer.members_left > 0) return;
+  --in_flight_;
+  transfer.next_free = free_transfer_;
+  free_transfer_ = hop.transfer;
+}
+
+// Over a link at once, or behind those that wait for it.
+void LinkNetwork::leave(const Hop& hop, std::int32_t link) {
+  const auto at = static_cast<std::size_t>(link);
+  if (queues_[at].first >= 0 || free_at_[at] > hop.time) {
+    wait(hop, link);
+    return;
+  }
+  cross(hop, at);
 }
 
 void LinkNetwork::deliver(std::int32_t slot, Fs t) {
@@ -87,6 +186,10 @@ void LinkNetwork::deliver(std::int32_t slot, Fs t) {
 
 void LinkNetwork::take(Hop hop) {
   Transfer& transfer = transfers_[static_cast<std::size_t>(hop.transfer)];
+  if (transfer.group >= 0) {
+    take_to_group(hop);
+    return;
+  }
   const std::int32_t destination = router_of(transfer.destination);
   const bool leaves_source = hop.router == router_of(transfer.source);
   if (hop.router == destination) {
@@ -197,6 +300,7 @@ void LinkNetwork::visit(sim::Visitor& v) {
   v.vector(Kind::state, queues_);
   v.vector(Kind::state, transfers_);
   v.value(Kind::state, free_transfer_);
+  v.vector(Kind::state, chunks_due_);
   v.value(Kind::counter, order_);
   v.value(Kind::state, in_flight_);
   v.vector(Kind::counter, link_busy_fs_);

@@ -2,7 +2,8 @@
 //
 // A message is cut into chunks; each chunk takes its path's directed links one after the other, a link serves one
 // chunk at a time, the earliest-ready hop goes first, a hop lasts bytes / bandwidth. No flits, credits, virtual
-// channels, router pipelines or endpoint ports.
+// channels, router pipelines or endpoint ports. A chunk to a group takes every link of the ways to its nodes once,
+// where the ways part it goes on in each of them.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "sim/node.hpp"
+#include "sim/task_graph.hpp"
 
 namespace cosim::link {
 
@@ -23,7 +25,10 @@ struct LinkNetworkConfig {
   std::int32_t chunks_per_message = 20;             // the published code's figure
   std::int64_t hop_latency_fs = 0;                  // the published algorithm has none
   std::int32_t message_classes = 1;
+  const sim::TaskGraph* graph = nullptr;  // whose groups are sent to
 };
+
+inline constexpr std::size_t kMostMembers = 64;  // of a group
 
 class LinkNetwork final : public sim::Node {
  public:
@@ -57,6 +62,8 @@ class LinkNetwork final : public sim::Node {
     std::uint8_t message_class = 0;
     std::uint8_t flags = 0;
     std::uint16_t reserved = 0;
+    std::int32_t group = -1;        // instead of `destination`
+    std::int32_t members_left = 0;  // of it, that have not got everything
   };
   static constexpr std::int32_t kLinkFree = -1;
   struct Hop {  // a chunk that is ready to take its next link; with router == kLinkFree: link `transfer` is free again
@@ -65,6 +72,7 @@ class LinkNetwork final : public sim::Node {
     std::int64_t bytes;
     std::int32_t transfer;
     std::int32_t router;
+    std::uint64_t members = 0;  // of a group that it is for
   };
   struct Waiting {
     Hop hop;
@@ -77,7 +85,11 @@ class LinkNetwork final : public sim::Node {
   };
   static bool later(const Hop& x, const Hop& y) { return x.time != y.time ? x.time > y.time : x.order > y.order; }
   void begin(const sim::Message& m, sim::Fs t);
+  void begin_group(const sim::Message& m, std::int32_t slot, sim::Fs t);
   void take(Hop hop);
+  void take_to_group(const Hop& hop);
+  void leave(const Hop& hop, std::int32_t router);
+  void left_source(Transfer& transfer, sim::Fs t);
   void wait(const Hop& hop, std::int32_t link);
   void serve(std::int32_t link, sim::Fs t);
   void cross(Hop hop, std::size_t link);
@@ -95,6 +107,7 @@ class LinkNetwork final : public sim::Node {
   std::vector<Queue> queues_;  // per link
   std::vector<Transfer> transfers_;
   std::int32_t free_transfer_ = -1;
+  std::vector<std::int32_t> chunks_due_;  // [transfer * kMostMembers + member], of groups
   std::uint64_t order_ = 0;
   std::int64_t in_flight_ = 0;
   std::vector<std::int64_t> link_busy_fs_;

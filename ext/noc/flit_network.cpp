@@ -22,6 +22,7 @@ void FlitNetwork::watch_slot(std::uint32_t slot, std::uint32_t now, Wake kind, s
 std::int64_t FlitNetwork::next_event() const {
   const std::int64_t next = cycle_ + 1;
   if (stuck_ != 0) {
+    if (!late_arrivals_.empty()) return std::max(next, late_arrivals_.front().cycle);
     if (!failure_.empty() || future_sources_.empty()) return kNoEvent;
     return std::max(next, future_sources_.front().cycle);
   }
@@ -31,7 +32,9 @@ std::int64_t FlitNetwork::next_event() const {
   for (const std::uint64_t word : asking_active_) {
     if (word != 0) return next;
   }
-  const std::int64_t first = future_sources_.empty() ? kNoEvent : std::max(next, future_sources_.front().cycle);
+  std::int64_t first = future_sources_.empty() ? kNoEvent : std::max(next, future_sources_.front().cycle);
+  if (sessions_ != nullptr) first = std::min(first, std::max(next, sessions_->next()));
+  if (!late_arrivals_.empty()) first = std::min(first, std::max(next, late_arrivals_.front().cycle));
   const std::int64_t last = std::min(first - 1, cycle_ + std::max(wakes_mask_, arrivals_mask_));
   for (std::int64_t t = next; t <= last; ++t) {
     const auto stamp = static_cast<std::uint32_t>(t - base_);
@@ -110,6 +113,8 @@ void FlitNetwork::arm(std::uint32_t terminal, std::uint32_t now) {
   for (std::uint32_t c = 0; c < num_classes_; ++c) {
     const SourceQueue& queue = queues_[terminal * num_classes_ + c];
     if (queue.first == kNoPacket) continue;
+    if (!is_held_.empty() && is_held_[terminal * num_classes_ + c] != 0)
+      continue;  // step_sessions() wakes the terminal
     if (queue.left == 0 && packets_[queue.first].create > cycle_) {
       schedule_source(terminal, packets_[queue.first].create);
       continue;
@@ -183,7 +188,9 @@ void FlitNetwork::step(std::int64_t cycle) {
   cycle_ = cycle;
   const auto now = static_cast<std::uint32_t>(cycle - base_);
   run_wakes(now);
+  if (!late_arrivals_.empty()) take_late_arrivals();
   if (!open_passages_.empty()) note_arrivals(now);
+  if (sessions_ != nullptr && sessions_->next() <= cycle) step_sessions(cycle);
   cycle_function_(*this, now);
 }
 

@@ -14,75 +14,20 @@
 
 #include <bit>
 #include <cstdint>
-#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "noc/link_retry.hpp"
 #include "noc/multicast.hpp"
+#include "noc/packet.hpp"
+#include "noc/sessions.hpp"
 #include "noc/spec.hpp"
 #include "sim/faults.hpp"
 #include "sim/visit.hpp"
 
 namespace cosim::noc {
-
-inline constexpr std::int64_t kNoEvent = std::numeric_limits<std::int64_t>::max();
-
-struct PacketIn {
-  std::int64_t create_cycle = 0;
-  std::int32_t source = 0;  // terminal
-  std::int32_t dest = 0;    // terminal
-  std::int32_t size_flits = 1;
-  std::int32_t message_class = 0;
-  std::uint64_t tag = 0;        // handed back with the arrival and the departure
-  std::int32_t held_flits = 0;  // of size_flits, the last ones, that supply() will hand over
-  std::int32_t group = -1;      // of multicast_group(), instead of `dest`
-};
-
-inline constexpr std::int32_t kMostHeldFlits = 65'535;
-
-// A packet whose tail has won its last switch; `cycle` may lie a few cycles ahead (see step).
-struct Arrival {
-  std::uint64_t tag = 0;
-  std::int64_t cycle = 0;         // the node has read the tail
-  std::int64_t create_cycle = 0;  //
-  std::int64_t inject_cycle = 0;  // the head left the source
-  std::int64_t flit_latency_sum_cycles = 0;
-  std::int32_t source = 0;
-  std::int32_t dest = 0;
-  std::int32_t size_flits = 0;
-  std::int32_t message_class = 0;
-  std::int32_t hops = 0;         // routers visited
-  std::int32_t link_cycles = 0;  // of all links between routers on its way
-};
-
-// One flit read at a watched terminal, booked like an arrival.
-struct FlitArrival {
-  std::uint64_t tag = 0;
-  std::int64_t cycle = 0;
-  std::int64_t create_cycle = 0;
-  std::int64_t inject_cycle = 0;
-  std::int32_t hops = 0;         // of its packet's head
-  std::int32_t link_cycles = 0;  //
-};
-
-// The tail of a packet has left its source at `cycle`: the source's buffer is free.
-struct Departure {
-  std::uint64_t tag = 0;
-  std::int64_t cycle = 0;
-};
-
-// A packet over one channel into a router, noted when its tail is there.
-struct Passage {
-  std::uint64_t tag = 0;
-  std::int64_t first_cycle = 0;  // of its head at the far end
-  std::int64_t last_cycle = 0;   // of its tail
-  std::int32_t router = 0;
-  std::int32_t port = 0;
-  std::int32_t vc = 0;
-  std::int32_t flits = 0;
-};
 
 // The terms of a packet's latency; their sum is cycle - create_cycle.
 struct LatencyTerms {
@@ -91,6 +36,13 @@ struct LatencyTerms {
   std::int64_t link_cycles = 0;           // links, injection and ejection channels, and the final read
   std::int64_t serialisation_cycles = 0;  // size - 1
   std::int64_t contention_cycles = 0;     // waiting for VCs, switches and credits
+  std::int64_t retry_cycles = 0;          // of the rest, what links that sent flits again account for
+  std::int64_t session_wait_cycles = 0;   // held at the source by a session; of a session packet: waiting for its own
+  // Takes what SessionWait events say out of the time at the source.
+  void wait_for_session(std::int64_t cycles) {
+    source_queueing_cycles -= cycles;
+    session_wait_cycles += cycles;
+  }
 };
 
 // Sums over packets, from which their latency terms follow.
@@ -101,6 +53,7 @@ struct LatencySums {
   std::int64_t link_cycles = 0;
   std::int64_t packet_latency_cycles = 0;
   std::int64_t network_latency_cycles = 0;
+  std::int64_t retry_cycles = 0;  // as terms() of each has them
 };
 
 // Counters of one output VC of one router.
@@ -126,6 +79,9 @@ class FlitNetwork {
   // std::invalid_argument when there is no multicast class or the routes are no tree.
   std::int32_t multicast_group(std::int32_t source, const std::vector<std::int32_t>& dests);
   [[nodiscard]] std::int32_t multicast_room(std::int32_t group) const;
+  // The number of a source with a set of nodes for packets of session classes. Throws std::invalid_argument when there
+  // is no such class, no way leads to a node or no packet fits a session of it.
+  std::int32_t session_group(std::int32_t source, const std::vector<std::int32_t>& dests);
   // Hands over `flits` more of the held flits of a packet; they may leave from the next step on.
   void supply(std::uint32_t packet, std::int32_t flits);
   // From now on every flit read at `terminal` is booked in flit_arrivals().
@@ -150,6 +106,13 @@ class FlitNetwork {
   [[nodiscard]] std::vector<Arrival>& arrivals() { return arrivals_; }
   [[nodiscard]] std::vector<Departure>& departures() { return departures_; }
   [[nodiscard]] std::vector<FlitArrival>& flit_arrivals() { return flit_arrivals_; }
+  [[nodiscard]] std::vector<SessionWait>& session_waits() { return session_waits_; }
+  [[nodiscard]] std::vector<Refusal>& refusals() { return refusals_; }
+  // nullptr without retry.
+  [[nodiscard]] const LinkRetry* retry() const { return retry_.get(); }
+  // nullptr without a session class.
+  [[nodiscard]] Sessions* sessions() { return sessions_.get(); }
+  [[nodiscard]] const Sessions* sessions() const { return sessions_.get(); }
 
   [[nodiscard]] std::vector<Passage>& passages() { return passages_; }
 
@@ -158,7 +121,9 @@ class FlitNetwork {
   [[nodiscard]] std::int64_t copied_flits() const { return copied_flits_; }  // by the branches of multicasts
   [[nodiscard]] std::int64_t ejected_flits() const { return ejected_flits_; }
   [[nodiscard]] std::int64_t packets_queued() const { return queued_packets_; }  // not wholly injected
-  [[nodiscard]] bool idle() const { return flits_in_flight() == 0 && queued_packets_ == 0; }
+  [[nodiscard]] bool idle() const {
+    return flits_in_flight() == 0 && queued_packets_ == 0 && (sessions_ == nullptr || sessions_->idle());
+  }
   [[nodiscard]] std::int64_t arrival_lead_cycles() const { return traversal_ + kTerminalLinkLatency + 1; }
   [[nodiscard]] LatencyTerms terms(const Arrival& arrival) const;
   [[nodiscard]] LatencyTerms terms(const LatencySums& sums) const;
@@ -474,6 +439,34 @@ class FlitNetwork {
   void release_source(std::uint32_t id);
   [[nodiscard]] bool waits_for_tail_credit(std::uint32_t out) const;
 
+  // links with retry: flit_network_retry.cpp
+  struct LateArrival {  // beyond the wheel's reach
+    std::int64_t cycle = 0;
+    std::uint32_t input_vc = 0;
+    std::uint32_t reserved = 0;
+    friend bool operator>(const LateArrival& a, const LateArrival& b) {
+      return a.cycle != b.cycle ? a.cycle > b.cycle : a.input_vc > b.input_vc;
+    }
+  };
+  void send_with_retry(std::uint32_t r, std::uint32_t p, std::uint32_t sent, std::uint32_t down, std::uint32_t word);
+  void take_late_arrivals();
+  std::int64_t take_retries(std::uint32_t slot) { return std::exchange(retry_of_[slot], 0); }
+
+  // sessions: flit_network_sessions.cpp
+  struct HeldQueue {  // a source's class whose first packet may not leave
+    std::uint32_t queue = 0;
+    std::uint32_t reserved = 0;
+    std::int64_t since = 0;
+  };
+  void build_sessions(const NetworkSpec& spec);
+  void refuse_session(const PacketIn& packet) const;
+  std::uint32_t offer_session(const PacketIn& packet);
+  void step_sessions(std::int64_t cycle);
+  [[nodiscard]] bool held_by_session(std::uint32_t queue);
+  template <class Visit>
+  bool any_link_of(const Packet& packet, Visit visit) const;
+  void book_links(const Packet& packet);
+
   // routing functions: flit_network_routing.cpp
   friend class RouterView;
   // When BookSim2 would have put a VC into a router's queues: earlier in the queue is smaller.
@@ -569,6 +562,19 @@ class FlitNetwork {
   std::uint32_t copies_free_ = 0;
   std::uint32_t copies_due_ = 0;  // that packets on their way may yet make
   std::int64_t copied_flits_ = 0;
+
+  // links with retry; all empty without
+  std::unique_ptr<LinkRetry> retry_;
+  std::vector<LateArrival> late_arrivals_;  // binary heap, earliest first
+  std::vector<std::int64_t> retry_of_;      // per packet slot
+
+  // sessions; all empty without such a class
+  std::unique_ptr<Sessions> sessions_;
+  std::vector<std::int32_t> router_behind_;  // [router * ports + port], -1: a node
+  std::vector<HeldQueue> held_;
+  std::vector<std::uint8_t> is_held_;  // per queue
+  std::vector<SessionWait> session_waits_;
+  std::vector<Refusal> refusals_;
 
   // routing functions; all empty with a table
   std::unique_ptr<RoutingFunction> routing_;

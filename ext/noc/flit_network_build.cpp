@@ -62,7 +62,8 @@ void FlitNetwork::build(const NetworkSpec& spec) {
   const auto terminals = static_cast<std::uint32_t>(spec.terminals.size());
   const std::size_t vcs = input_vcs();
   const bool forks = spec.multicast_vcs() != 0;
-  if (!forks && as_u32(spec.ports) <= std::size(SmallRecord{}.ports) &&
+  const bool retries = spec.retry.bit_error_rate > 0.0;
+  if (!forks && !spec.has_sessions() && !retries && as_u32(spec.ports) <= std::size(SmallRecord{}.ports) &&
       vcs_per_router_ <= std::size(SmallRecord{}.in)) {
     small_.resize(routers);
   } else {
@@ -153,6 +154,11 @@ void FlitNetwork::build(const NetworkSpec& spec) {
   build_routing(spec);
   build_allocation(spec);
   if (forks) build_multicast(spec);
+  if (spec.has_sessions()) build_sessions(spec);
+  if (retries) {
+    retry_ = std::make_unique<LinkRetry>(spec);
+    forks_.resize(input_vcs());  // the cycle of networks whose packets fork
+  }
   routes_ = spec.routes.entries;
   vc_sets_ = spec.routes.vc_sets;
   if (batched_) {
@@ -201,6 +207,10 @@ void FlitNetwork::refuse(const PacketIn& packet) const {
 }
 
 std::uint32_t FlitNetwork::offer(const PacketIn& packet) {
+  if (sessions_ != nullptr && as_u32(packet.message_class) < num_classes_ &&
+      spec_.classes[as_size(packet.message_class)].session) {
+    return offer_session(packet);
+  }
   const auto terminals = static_cast<std::uint32_t>(ejected_at_.size());
   if (as_u32(packet.source) >= terminals || as_u32(packet.dest) >= terminals || packet.size_flits < 1 ||
       as_u32(packet.message_class) >= num_classes_ || packet.create_cycle <= cycle_ || packet.held_flits < 0 ||
@@ -235,6 +245,7 @@ std::uint32_t FlitNetwork::offer(const PacketIn& packet) {
     packets_[slot].route_state = 1 + group.root;
     reserve_copies(group.copies);
   }
+  if (retry_ != nullptr && retry_of_.size() <= slot) retry_of_.resize(slot + std::size_t{1});
   if (routing_ != nullptr) {
     if (packet_number_.size() <= slot) packet_number_.resize(slot + std::size_t{1});
     packet_number_[slot] = packets_offered_++;
@@ -278,7 +289,8 @@ void FlitNetwork::schedule_source(std::uint32_t terminal, std::int64_t cycle) {
 }
 
 std::int64_t FlitNetwork::cancel_queued() {
-  std::int64_t cancelled = 0;
+  std::int64_t cancelled = sessions_ == nullptr ? 0 : sessions_->cancel_queued();
+  queued_packets_ += cancelled;
   for (SourceQueue& queue : queues_) {
     const bool keep_first = queue.left != 0;
     std::uint32_t slot = queue.first;
@@ -302,6 +314,8 @@ std::int64_t FlitNetwork::cancel_queued() {
     }
   }
   queued_packets_ -= cancelled;
+  held_.clear();
+  std::fill(is_held_.begin(), is_held_.end(), std::uint8_t{0});
   return cancelled;
 }
 

@@ -165,7 +165,7 @@ struct FlitNetwork::Cycle {
     queue.left = as_u32(packet.size);
     if (!kPlain && n.wait_for_tail_) n.source_owned_[terminal] |= 1U << vc;
     packet.inject = n.cycle_;
-    if (!kPlain && n.trees_ != nullptr) {
+    if (!kPlain && !n.forks_.empty()) {
       n.book_injection(packet);
     } else {
       n.injected_to_[as_size(packet.dest)] += packet.size;
@@ -183,6 +183,10 @@ struct FlitNetwork::Cycle {
     Packet& packet = l.packets[slot];
     if (queue.left == 0) {
       if (packet.create > n.cycle_ || as_u32(packet.size) <= packet.held) return false;
+      if (!kPlain && n.sessions_ != nullptr && n.sessions_->any_taken() &&
+          n.held_by_session(terminal * n.num_classes_ + message_class)) {
+        return false;
+      }
       if (!choose_vc<kPlain>(l, terminal, message_class, queue, packet)) return false;
     } else {
       if (queue.left <= packet.held) return false;
@@ -510,6 +514,7 @@ struct FlitNetwork::Cycle {
                            packet.size, packet.message_class, static_cast<std::int32_t>(packet.path >> 32U),
                            static_cast<std::int32_t>(packet.path & ~0U)});
     if constexpr (kForks) {
+      if (n.retry_ != nullptr) n.arrivals_.back().retry_cycles = n.take_retries(slot);
       if (packet.copy != 0) {
         n.free_copy(slot);
         return;
@@ -567,11 +572,20 @@ struct FlitNetwork::Cycle {
         eject<L::kForks>(n, to.terminal, word, sent);
       } else {
         l.rings[write] = word & ~kWaiter;
-        l.arrive(sent + to.link_time, out.down);
+        if (!L::kForks || n.retry_ == nullptr) {
+          l.arrive(sent + to.link_time, out.down);
+        } else {
+          n.send_with_retry(r, output, sent, out.down, word);
+        }
       }
     }
 
     if ((word & kTail) == 0) return visible != 0;
+    if constexpr (L::kForks) {
+      if (n.sessions_ != nullptr && to.terminal == kNoLink) {
+        n.sessions_->passed(r * as_u32(n.spec_.ports) + output, n.cycle_, n.base_ + sent + to.link_time);
+      }
+    }
     if (!kPlain && n.wait_for_tail_) {
       n.release_later((r << 6U) + bit, vc.output_vc, sent, l.rings[front]);
     } else {
@@ -753,14 +767,14 @@ FlitNetwork::CycleFunction FlitNetwork::choose_cycle([[maybe_unused]] bool porta
   const bool common = plain && small && num_vcs_ == 4 && ring_mask_ == 7;
 #if defined(__x86_64__)
   if (!portable && __builtin_cpu_supports("bmi") != 0 && __builtin_cpu_supports("bmi2") != 0) {
-    if (trees_ != nullptr) return Cycle::forking_bmi;
+    if (!forks_.empty()) return Cycle::forking_bmi;
     if (allocation_ != nullptr) return small ? Cycle::small_allocators_bmi : Cycle::large_allocators_bmi;
     if (common) return Cycle::common_bmi;
     if (plain) return small ? Cycle::small_plain_bmi : Cycle::large_plain_bmi;
     return small ? Cycle::small_any_bmi : Cycle::large_any_bmi;
   }
 #endif
-  if (trees_ != nullptr) return Cycle::forking;
+  if (!forks_.empty()) return Cycle::forking;
   if (allocation_ != nullptr) return small ? Cycle::small_allocators : Cycle::large_allocators;
   if (common) return Cycle::common;
   if (plain) return small ? Cycle::small_plain : Cycle::large_plain;

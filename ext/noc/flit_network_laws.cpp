@@ -13,15 +13,29 @@ LatencyTerms FlitNetwork::terms(const LatencySums& sums) const {
   t.source_queueing_cycles = sums.packet_latency_cycles - sums.network_latency_cycles;
   const std::uint32_t allocation = spec_.allocation.speculative ? 0 : sa_delay_;  // beside the switch's, else before it
   t.router_cycles = sums.hops * (va_delay_ + allocation + traversal_ + 1);
-  t.link_cycles = sums.link_cycles + sums.packets * (2 * kTerminalLinkLatency + 1);
+  t.link_cycles = sums.link_cycles + sums.packets * kTerminalCycles;
   t.serialisation_cycles = sums.flits - sums.packets;
   t.contention_cycles = sums.network_latency_cycles - t.router_cycles - t.link_cycles - t.serialisation_cycles;
+  t.contention_cycles -= sums.retry_cycles;
+  t.retry_cycles = sums.retry_cycles;
   return t;
 }
 
 LatencyTerms FlitNetwork::terms(const Arrival& arrival) const {
-  return terms(LatencySums{1, arrival.size_flits, arrival.hops, arrival.link_cycles,
-                           arrival.cycle - arrival.create_cycle, arrival.cycle - arrival.inject_cycle});
+  if (sessions_ != nullptr && spec_.classes[as_size(arrival.message_class)].session) {
+    LatencyTerms t;
+    t.source_queueing_cycles = arrival.inject_cycle - arrival.create_cycle;
+    t.router_cycles = std::int64_t{arrival.hops} * spec_.sessions.segment_delay;
+    t.link_cycles = arrival.link_cycles + kTerminalCycles;
+    t.serialisation_cycles = arrival.size_flits - 1;
+    return t;
+  }
+  LatencyTerms t = terms(LatencySums{1, arrival.size_flits, arrival.hops, arrival.link_cycles,
+                                     arrival.cycle - arrival.create_cycle, arrival.cycle - arrival.inject_cycle, 0});
+  // a tail that a link held may have found its VC already there: what the packet did not lose is no wait
+  t.retry_cycles = std::min(arrival.retry_cycles, t.contention_cycles);
+  t.contention_cycles -= t.retry_cycles;
+  return t;
 }
 
 std::int64_t FlitNetwork::flit_hops() const {
@@ -110,6 +124,10 @@ std::string FlitNetwork::verify_conservation() const {
       return "a credit of node " + std::to_string(n) + "'s ejection channel never returned";
     }
     return "a credit of " + name_of_input(sparse(vc)) + " never returned";
+  }
+  if (sessions_ != nullptr) {
+    const std::string broken = sessions_->verify(flits_in_flight() == 0 && queued_packets_ == 0);
+    if (!broken.empty()) return broken;
   }
   if (!idle()) return {};
   if (trees_ != nullptr) {
@@ -225,7 +243,8 @@ std::string FlitNetwork::wait_for_cycle() const {
       for (std::size_t i = 0; i < chain.size(); ++i) longest += "\n  " + name_of_input(chain[i]) + reasons[i];
     }
   }
-  return longest.empty() ? "no VC waits" : longest;
+  if (longest.empty()) longest = "no VC waits";
+  return sessions_ == nullptr ? longest : longest + sessions_->waiting();
 }
 
 std::size_t FlitNetwork::core_bytes() const {
@@ -243,6 +262,11 @@ std::size_t FlitNetwork::core_bytes() const {
   if (allocation_ != nullptr) {
     sum += sizeof(Allocation) + allocation_->vcs.core_bytes() + allocation_->ports.core_bytes() +
            allocation_->requests.core_bytes() + bytes(allocation_->next_vc);
+  }
+  if (retry_ != nullptr) sum += retry_->core_bytes() + bytes(late_arrivals_) + bytes(retry_of_);
+  if (sessions_ != nullptr) {
+    sum += sessions_->core_bytes() + bytes(router_behind_) + bytes(held_) + bytes(is_held_) + bytes(session_waits_) +
+           bytes(refusals_);
   }
   sum += bytes(branches_) + bytes(forks_) + (trees_ == nullptr ? 0 : trees_->core_bytes());
   sum += bytes(spec_.links) + bytes(spec_.terminals) + bytes(spec_.classes);
@@ -351,6 +375,18 @@ void FlitNetwork::visit(sim::Visitor& v) {
   v.vector(Kind::state, arrivals_);
   v.vector(Kind::state, departures_);
   v.vector(Kind::state, flit_arrivals_);
+  if (retry_ != nullptr) {
+    retry_->visit(v);
+    v.vector(Kind::stamp, late_arrivals_);
+    v.vector(Kind::state, retry_of_);
+  }
+  if (sessions_ != nullptr) {
+    sessions_->visit(v);
+    v.vector(Kind::stamp, held_);
+    v.vector(Kind::state, is_held_);
+    v.vector(Kind::state, session_waits_);
+    v.vector(Kind::stamp, refusals_);
+  }
   if (trees_ != nullptr) {
     v.vector(Kind::state, branches_);
     v.vector(Kind::state, forks_);

@@ -73,6 +73,7 @@ void FlitNetwork::free_copy(std::uint32_t slot) {
 }
 
 void FlitNetwork::book_injection(const Packet& packet) {
+  if (sessions_ != nullptr) book_links(packet);
   if (packet.route_state == 0) {
     injected_to_[as_size(packet.dest)] += packet.size;
     return;

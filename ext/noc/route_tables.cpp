@@ -199,7 +199,9 @@ RouteTable layered_shortest_routes(const NetworkSpec& spec) {
   }
   std::vector<std::uint32_t> sets(std::max<std::size_t>(layers.size(), 1), 0);
   std::vector<std::uint32_t> classes;
-  for (const ClassSpec& c : spec.classes) classes.push_back(c.vc_mask);
+  for (const ClassSpec& c : spec.classes) {
+    if (!c.session) classes.push_back(c.vc_mask);
+  }
   if (classes.empty()) classes.push_back(spec.num_vcs >= 32 ? ~0U : (1U << as_u32(spec.num_vcs)) - 1);
   for (const std::uint32_t mask : classes) {
     std::size_t turn = 0;

@@ -62,6 +62,11 @@ void check_classes(const NetworkSpec& s, Problems& out) {
   for (std::size_t c = 0; c < s.classes.size(); ++c) {
     const std::uint32_t mask = s.classes[c].vc_mask;
     const std::string name = "message class " + std::to_string(c);
+    if (s.classes[c].session) {
+      need(out, mask == 0, name + " is a session class: it uses no VC");
+      need(out, !s.classes[c].multicast, name + " is a session class and a multicast class; one of both expected");
+      continue;
+    }
     need(out, mask != 0, name + " has no VC");
     need(out, (mask & ~all) == 0, name + " names a VC beyond num_vcs = " + std::to_string(s.num_vcs));
     need(out, (mask & taken) == 0, name + " shares a VC with another class; classes use disjoint VCs");
@@ -95,6 +100,45 @@ void check_allocation(const NetworkSpec& s, Problems& out) {
            std::to_string(s.sw_alloc_delay) + ", got " + std::to_string(s.vc_alloc_delay));
   need(out, s.multicast_vcs() == 0 || (a.plain() && !s.wait_for_tail_credit),
        "a multicast class goes with islip allocators of one iteration, without speculative, priority and "
+       "wait_for_tail_credit");
+}
+
+void check_sessions(const NetworkSpec& s, Problems& out) {
+  if (!s.has_sessions()) return;
+  need(out, s.routing.kind == RoutingKind::table,
+       "a session class needs a routing with one way per router and destination (a table): which packets need a link "
+       "must be known before they leave");
+  need(out, !s.compat_booksim2, "BookSim2 knows no sessions: a session class goes with compat none");
+  need(out, s.allocation.plain() && !s.wait_for_tail_credit,
+       "a session class goes with islip allocators of one iteration, without speculative, priority and "
+       "wait_for_tail_credit");
+  need(out, std::any_of(s.classes.begin(), s.classes.end(), [](const ClassSpec& c) { return !c.session; }),
+       "beside session classes a class of packets is needed");
+  at_least(out, "sessions.setup_cycles", s.sessions.setup_cycles, 0);
+  at_least(out, "sessions.teardown_cycles", s.sessions.teardown_cycles, 0);
+  at_least(out, "sessions.segment_delay", s.sessions.segment_delay, 0);
+  at_least(out, "sessions.idle_cycles", s.sessions.idle_cycles, 0);
+  at_least(out, "sessions.max_waiting", s.sessions.max_waiting, -1);
+  need(out, s.sessions.max_session_cycles >= 1 && s.sessions.max_session_cycles <= (std::int64_t{1} << 40U),
+       "sessions.max_session_cycles must be 1 to 2^40, got " + std::to_string(s.sessions.max_session_cycles));
+}
+
+void check_retry(const NetworkSpec& s, Problems& out) {
+  const RetrySpec& r = s.retry;
+  if (r.bit_error_rate == 0.0) return;
+  need(out, r.bit_error_rate > 0.0 && r.bit_error_rate <= 0.01,
+       "retry.bit_error_rate must be above 0 and at most 0.01, got " + std::to_string(r.bit_error_rate));
+  need(out, r.flit_bits >= 1 && r.flit_bits <= (1 << 20),
+       "retry.flit_bits must be 1 to 1048576, got " + std::to_string(r.flit_bits));
+  need(out, r.crc_bits >= 0 && r.crc_bits <= 1024,
+       "retry.crc_bits must be 0 to 1024, got " + std::to_string(r.crc_bits));
+  need(out, r.nack_delay >= 0 && r.nack_delay <= 100'000,
+       "retry.nack_delay must be 0 to 100000 cycles, got " + std::to_string(r.nack_delay));
+  need(out, s.multicast_vcs() == 0 && !s.has_sessions(),
+       "links with retry carry packets to one node: no multicast and no session class");
+  need(out, !s.compat_booksim2, "BookSim2 knows no retry: links with retry go with compat none");
+  need(out, s.allocation.plain() && !s.wait_for_tail_credit,
+       "links with retry go with islip allocators of one iteration, without speculative, priority and "
        "wait_for_tail_credit");
 }
 
@@ -139,6 +183,10 @@ void check_routes(const NetworkSpec& s, Problems& out) {
 
 }  // namespace
 
+bool NetworkSpec::has_sessions() const {
+  return std::any_of(classes.begin(), classes.end(), [](const ClassSpec& c) { return c.session; });
+}
+
 std::int32_t NetworkSpec::multicast_vcs() const {
   std::uint32_t vcs = 0;
   for (const ClassSpec& c : classes) vcs |= c.multicast ? c.vc_mask : 0;
@@ -173,6 +221,8 @@ std::vector<std::string> NetworkSpec::problems() const {
     check_classes(*this, out);
     check_multicast(*this, out);
     check_allocation(*this, out);
+    check_sessions(*this, out);
+    check_retry(*this, out);
     if (before == out.size() && routing.kind == RoutingKind::table) check_routes(*this, out);
     need(out, (routing.kind == RoutingKind::plugin) == (routing.plugin != nullptr),
          "a plug-in routing function belongs to routing kind plugin, and to no other");

@@ -12,6 +12,8 @@ namespace cosim::noc {
 
 // Injection and ejection links take one cycle.
 inline constexpr std::int32_t kTerminalLinkLatency = 1;
+// Injection, ejection, and the cycle in which the node reads.
+inline constexpr std::int32_t kTerminalCycles = 2 * kTerminalLinkLatency + 1;
 
 // One direction of a channel. At most one flit a cycle; `buffer_flits` is the depth of each input VC at its far end.
 struct LinkSpec {
@@ -30,11 +32,33 @@ struct TerminalSpec {
 };
 
 // Message classes use disjoint VCs; a larger priority injects first. A packet of a multicast class may have several
-// destinations.
+// destinations. One of a session class has a set of them and uses no VC: it is streamed over links that leave packet
+// mode.
 struct ClassSpec {
   std::uint32_t vc_mask = 0;
   std::int32_t priority = 0;
   bool multicast = false;
+  bool session = false;
+};
+
+// What sessions of links cost and how long they may last; cycles.
+struct SessionSpec {
+  std::int32_t setup_cycles = 4;           // from the links' being empty to the first flit
+  std::int32_t teardown_cycles = 4;        // from the last flit's being read to the links' return
+  std::int32_t segment_delay = 1;          // of a router's bus switch
+  std::int64_t max_session_cycles = 4096;  // from the links' being empty to their return
+  std::int32_t idle_cycles = 0;            // a session waits for a further packet
+  std::int32_t max_waiting = -1;           // sessions that wait for links; more are refused. -1: any number
+};
+
+// Links between routers that flip bits, and what finding and mending that costs.
+struct RetrySpec {
+  double bit_error_rate = 0.0;  // 0: links without retry
+  std::int32_t flit_bits = 0;   // of a flit on the link, beside
+  std::int32_t crc_bits = 16;   // those that guard it
+  std::int32_t nack_delay =
+      1;  // cycles from a bad flit's arrival to the NACK's leaving, and the sender's to begin again
+  std::uint64_t seed = 1;
 };
 
 // A route is looked up once per head and router: output port in the low byte, index into `vc_sets` in the high byte.
@@ -64,6 +88,8 @@ struct NetworkSpec {
   std::vector<LinkSpec> links;
   std::vector<TerminalSpec> terminals;
   std::vector<ClassSpec> classes;  // empty: one class on all VCs
+  SessionSpec sessions;            // of the session classes
+  RetrySpec retry;
   RoutingSpec routing;
   RouteTable routes;  // of kind `table`
 
@@ -82,6 +108,7 @@ struct NetworkSpec {
   // its order (exact for delays R = V = S = 1); iSLIP ignores the priorities of candidates.
   bool compat_booksim2 = false;
 
+  [[nodiscard]] bool has_sessions() const;           // a class is a session class
   [[nodiscard]] std::int32_t multicast_vcs() const;  // VCs of a port that belong to multicast classes
   // Branches that a router may have at work beyond the first of each input VC.
   [[nodiscard]] std::int64_t extra_branches() const {

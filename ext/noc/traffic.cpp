@@ -5,6 +5,8 @@
 #include <string>
 #include <utility>
 
+#include "noc/bits.hpp"
+
 namespace cosim::noc {
 
 namespace {
@@ -111,6 +113,8 @@ TrafficRun::TrafficRun(const NetworkSpec& network, TrafficSpec traffic)
   need(traffic_.permutation.empty() || traffic_.permutation.size() == network.terminals.size(),
        "a permutation needs one destination per terminal");
   need(traffic_.nodes.size() == traffic_.weights.size(), "one weight per hotspot node expected");
+  need(traffic_.dest_sets.empty() || traffic_.dest_sets.size() == network.terminals.size(),
+       "one set of nodes per terminal expected");
   const auto known = [&](std::int32_t node) { return node >= 0 && node < terminals; };
   need(std::all_of(traffic_.permutation.begin(), traffic_.permutation.end(), known) &&
            std::all_of(traffic_.nodes.begin(), traffic_.nodes.end(), known),
@@ -120,6 +124,10 @@ TrafficRun::TrafficRun(const NetworkSpec& network, TrafficSpec traffic)
     cumulative_.push_back((cumulative_.empty() ? 0 : cumulative_.back()) + weight);
   }
   if (!problems.empty()) throw std::invalid_argument(problems);
+  for (std::size_t n = 0; n < traffic_.dest_sets.size(); ++n) {
+    const std::vector<std::int32_t>& dests = traffic_.dest_sets[n];
+    groups_.push_back(dests.empty() ? -1 : network_.multicast_group(static_cast<std::int32_t>(n), dests));
+  }
   sources_.resize(network.terminals.size());
   for (std::size_t n = 0; n < sources_.size(); ++n) {
     sources_[n].random = sim::RandomStream(traffic_.seed, n);
@@ -145,21 +153,30 @@ void TrafficRun::generate(std::int64_t end) {
   packet.size_flits = traffic_.packet_size_flits;
   packet.message_class = traffic_.message_class;
   std::int64_t created = 0;
+  std::int64_t created_flits = 0;
   for (std::size_t n = 0; n < sources_.size(); ++n) {
+    const std::int64_t copies = groups_.empty() ? 1 : static_cast<std::int64_t>(traffic_.dest_sets[n].size());
+    if (copies == 0) continue;
     sim::RandomStream random = sources_[n].random;
     std::int64_t create = sources_[n].next_create;
     packet.source = static_cast<std::int32_t>(n);
     while (create < end) {
       packet.create_cycle = create;
-      packet.dest = destination(packet.source, random);
+      if (groups_.empty()) {
+        packet.dest = destination(packet.source, random);
+      } else {
+        packet.group = groups_[n];
+      }
       network_.offer(packet);
-      created += create >= window_begin && create < window_end ? 1 : 0;
+      const bool measured = create >= window_begin && create < window_end;
+      created += measured ? copies : 0;
+      created_flits += measured ? traffic_.packet_size_flits : 0;
       create += gap_.draw(random);
     }
     sources_[n] = {random, create};
   }
   result_.created_packets += created;
-  result_.created_flits += created * traffic_.packet_size_flits;
+  result_.created_flits += created_flits;
   generated_to_ = end;
 }
 
@@ -179,6 +196,7 @@ void TrafficRun::collect() {
     sums.link_cycles += arrival.link_cycles;
     sums.packet_latency_cycles += packet_latency;
     sums.network_latency_cycles += network_latency;
+    if (arrival.retry_cycles != 0) sums.retry_cycles += network_.terms(arrival).retry_cycles;
     flit_latency += arrival.flit_latency_sum_cycles;
     const std::int64_t into = arrival.create_cycle - window_begin;
     const auto batch = std::min(static_cast<std::size_t>(into / batch_cycles_), kBatches - 1);
@@ -199,6 +217,7 @@ void TrafficRun::collect() {
   result_.terms_sum.link_cycles += terms.link_cycles;
   result_.terms_sum.serialisation_cycles += terms.serialisation_cycles;
   result_.terms_sum.contention_cycles += terms.contention_cycles;
+  result_.terms_sum.retry_cycles += terms.retry_cycles;
   network_.arrivals().clear();
   network_.departures().clear();
 }
@@ -277,10 +296,36 @@ PacketRun::PacketRun(const NetworkSpec& network, const std::vector<PacketIn>& pa
     packet.tag = i;
     if (i < dest_sets.size() && !dest_sets[i].empty()) {
       several_[i] = 1;
-      packet.group = network_.multicast_group(packet.source, dest_sets[i]);
+      const bool session = network_.sessions() != nullptr && as_size(packet.message_class) < network.classes.size() &&
+                           network.classes[as_size(packet.message_class)].session;
+      packet.group = session ? network_.session_group(packet.source, dest_sets[i])
+                             : network_.multicast_group(packet.source, dest_sets[i]);
     }
     network_.offer(packet);
   }
+  if (network_.sessions() != nullptr) waits_.resize(packets.size());
+}
+
+// What the network has booked since the last call. A packet's waits come before its arrivals.
+void PacketRun::collect() {
+  for (const SessionWait& wait : network_.session_waits()) waits_[wait.tag] += wait.cycles;
+  network_.session_waits().clear();
+  network_.refusals().clear();
+  for (const Arrival& arrival : network_.arrivals()) {
+    PacketRecord record{arrival.inject_cycle, arrival.cycle, arrival.hops, network_.terms(arrival)};
+    if (!waits_.empty()) record.terms.wait_for_session(waits_[arrival.tag]);
+    if (several_[arrival.tag] == 0) {
+      records_[arrival.tag] = record;
+    } else {
+      deliveries_.push_back({static_cast<std::int64_t>(arrival.tag), arrival.dest, record});
+    }
+  }
+  network_.arrivals().clear();
+  network_.departures().clear();
+  if (network_.sessions() == nullptr) return;
+  std::vector<SessionRecord>& ended = network_.sessions()->records();
+  sessions_.insert(sessions_.end(), ended.begin(), ended.end());
+  ended.clear();
 }
 
 bool PacketRun::advance(std::int64_t max_work) {
@@ -292,16 +337,7 @@ bool PacketRun::advance(std::int64_t max_work) {
     next = network_.next_event();
     if (++steps % 1024 == 0 && network_.flit_hops() + steps >= stop) break;
   }
-  for (const Arrival& arrival : network_.arrivals()) {
-    const PacketRecord record{arrival.inject_cycle, arrival.cycle, arrival.hops, network_.terms(arrival)};
-    if (several_[arrival.tag] == 0) {
-      records_[arrival.tag] = record;
-    } else {
-      deliveries_.push_back({static_cast<std::int64_t>(arrival.tag), arrival.dest, record});
-    }
-  }
-  network_.arrivals().clear();
-  network_.departures().clear();
+  collect();
   check_routing(network_);
   if (next != kNoEvent) return false;
   check_laws(network_);

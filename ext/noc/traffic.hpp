@@ -32,6 +32,9 @@ struct TrafficSpec {
   // Destination of a packet: `permutation`[source] when not empty; else one of `nodes` by `weights`; both empty: any
   // terminal, the source included.
   std::vector<std::int32_t> permutation;
+  // Per terminal, when not empty: the nodes that each of its packets goes to, of a multicast class; with none of them
+  // it sends nothing. A packet then counts once per node, in latencies and packets.
+  std::vector<std::vector<std::int32_t>> dest_sets;
   std::vector<std::int32_t> nodes;
   std::vector<std::uint64_t> weights;
   double injection_rate = 0.1;  // flits per terminal and cycle, in (0, packet_size_flits]
@@ -131,6 +134,7 @@ class TrafficRun {
   GeometricGap gap_;
   std::int64_t batch_cycles_ = 1;
   std::vector<std::uint64_t> cumulative_;
+  std::vector<std::int32_t> groups_;  // per terminal, of dest_sets; -1: it sends nothing
   std::vector<Source> sources_;
   std::int64_t generated_to_ = 0;  // every packet created before has been offered
   bool emptying_ = false;
@@ -157,7 +161,8 @@ struct Delivery {
 class PacketRun {
  public:
   // `packets` in the order of their sources' FIFOs; tags are ignored. `dest_sets[i]`, when not empty, stands instead of
-  // the destination of packet i; its record is that of the last node reached (of several, the lowest).
+  // the destination of packet i; its record is that of the last node reached (of several, the lowest). That of a packet
+  // which the session arbiter refused has cycles -1.
   PacketRun(const NetworkSpec& network, const std::vector<PacketIn>& packets,
             const std::vector<std::vector<std::int32_t>>& dest_sets = {});
 
@@ -167,10 +172,16 @@ class PacketRun {
   [[nodiscard]] FlitNetwork& network() { return network_; }
   // Of the packets with sets, by packet and node.
   [[nodiscard]] std::vector<Delivery> deliveries() const;
+  // Of the network, in the order in which they ended.
+  [[nodiscard]] const std::vector<SessionRecord>& sessions() const { return sessions_; }
 
  private:
+  void collect();
+
   FlitNetwork network_;
   std::vector<PacketRecord> records_;
+  std::vector<std::int64_t> waits_;  // per packet: for sessions; empty without a session class
+  std::vector<SessionRecord> sessions_;
   std::vector<std::uint8_t> several_;  // per packet: it has a set
   std::vector<Delivery> deliveries_;
 };

@@ -20,6 +20,7 @@ Fault fault_from_environment() {
   if (name == "lose_request") return Fault::lose_request;
   if (name == "skip_state") return Fault::skip_state;
   if (name == "lose_room") return Fault::lose_room;
+  if (name == "share_link") return Fault::share_link;
   throw std::invalid_argument("COSIM_FAULT names no fault point: " + std::string(name));
 }
 

@@ -14,7 +14,8 @@ enum class Fault : std::uint8_t {
   unordered_commit,
   lose_request,
   skip_state,
-  lose_room
+  lose_room,
+  share_link
 };
 
 #ifdef COSIM_FAULTS

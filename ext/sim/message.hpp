@@ -13,11 +13,12 @@ namespace cosim::sim {
 enum class MessageKind : std::uint8_t {
   task_ready,  // task graph -> executing node: a = task
   task_done,   // node -> task graph: a = task
-  send,        // endpoint -> network: a = source node, b = destination node, bytes, c = tag for `delivered`; with
-               // kReplyWhenSent, address = tag for `sent`
+  send,        // endpoint -> network: a = source node, b = destination node, or group as kGroup - b, bytes, c = tag for
+               // `delivered`; with kReplyWhenSent, address = tag for `sent`
   sent,        // network -> endpoint: c = tag; the last byte has left the source
   delivered,   // network -> endpoint: bytes, c = tag
-  grant,       // compute node -> memory node: a = stream, address, bytes: room for that many bytes
+  grant,       // compute node -> memory node: a = stream, address, bytes: room for that many bytes; c = 1 + group of a
+               // stream that goes to several nodes
   cancel,      // compute node -> memory node: a = stream: read no more of it
   cancelled,   // memory node -> compute node: a = stream, bytes that will not come
   open,        // network -> gateway -> next network, a message comes this way: a = the sender's record of it, b =
@@ -37,6 +38,8 @@ enum class MessageKind : std::uint8_t {
 inline constexpr std::uint8_t kDeliverToGraph = 1;  // `delivered` goes to the task graph: the tag is a task
 inline constexpr std::uint8_t kReplyWhenSent = 2;
 inline constexpr std::uint8_t kAskForAll = 4;
+// The b of a `send` to group g of the task graph is kGroup - g: every node of it gets `delivered`, packet by packet.
+inline constexpr std::int64_t kGroup = -2;
 
 // The meaning of a..c depends on the kind. `visible` is an edge of the receiver's clock.
 struct Message {

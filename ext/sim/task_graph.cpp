@@ -6,6 +6,27 @@
 
 namespace cosim::sim {
 
+std::int32_t TaskGraph::add_group(std::vector<std::int32_t> nodes) {
+  std::sort(nodes.begin(), nodes.end());
+  const auto twice = std::adjacent_find(nodes.begin(), nodes.end());
+  if (nodes.empty()) throw std::invalid_argument("a group needs at least one node");
+  if (twice != nodes.end()) throw std::invalid_argument("a group names node " + std::to_string(*twice) + " twice");
+  // those without one of their members stand between, and have no such groups of their own
+  for (std::int32_t g = 0; g < groups(); g += 1 + static_cast<std::int32_t>(group(g).size())) {
+    if (std::ranges::equal(group(g), nodes)) return g;
+  }
+  const std::int32_t number = groups();
+  const auto add = [&](std::size_t without) {
+    for (std::size_t i = 0; i < nodes.size(); ++i) {
+      if (i != without) group_nodes_.push_back(nodes[i]);
+    }
+    group_first_.push_back(static_cast<std::uint32_t>(group_nodes_.size()));
+  };
+  add(nodes.size());
+  for (std::size_t i = 0; i < nodes.size(); ++i) add(i);
+  return number;
+}
+
 std::int64_t TaskGraph::submit(std::span<const Task> tasks, std::span<const std::int64_t> before,
                                std::span<const std::int64_t> after, Fs effective, Fs now) {
   if (effective < now) throw std::invalid_argument("tasks cannot take effect in the past");
@@ -19,13 +40,32 @@ std::int64_t TaskGraph::submit(std::span<const Task> tasks, std::span<const std:
     }
   }
   std::vector<std::int32_t> consumers(tasks.size());
+  std::vector<std::vector<std::int32_t>> consuming(tasks.size());  // nodes, of streams
   for (const Task& t : tasks) {
     if (t.kind != TaskKind::compute || t.stream < 0) continue;
-    if (t.stream >= count || tasks[static_cast<std::size_t>(t.stream)].kind != TaskKind::fetch) {
+    const TaskKind kind = t.stream < count ? tasks[static_cast<std::size_t>(t.stream)].kind : TaskKind::compute;
+    if (kind != TaskKind::fetch && kind != TaskKind::stream) {
       throw std::invalid_argument("a compute task consumes task " + std::to_string(t.stream) +
-                                  " of its submission, which is no fetch");
+                                  " of its submission, which is no fetch and no stream");
     }
     ++consumers[static_cast<std::size_t>(t.stream)];
+    if (kind == TaskKind::stream) consuming[static_cast<std::size_t>(t.stream)].push_back(t.destination);
+  }
+  for (std::size_t i = 0; i < tasks.size(); ++i) {
+    const bool is_stream = tasks[i].kind == TaskKind::stream;
+    const bool has_group = tasks[i].kind == TaskKind::transfer && tasks[i].group >= 0;
+    if (!is_stream && !has_group) continue;
+    if (tasks[i].group < 0 || tasks[i].group >= groups() || group(tasks[i].group).empty()) {
+      throw std::invalid_argument("task " + std::to_string(i) + " names group " + std::to_string(tasks[i].group) +
+                                  ", which does not exist or has no node");
+    }
+    if (!is_stream) continue;
+    std::sort(consuming[i].begin(), consuming[i].end());
+    if (!std::ranges::equal(consuming[i], group(tasks[i].group))) {
+      throw std::invalid_argument("stream " + std::to_string(i) + " is consumed by " + std::to_string(consumers[i]) +
+                                  " compute tasks of its submission, expected one on each of the " +
+                                  std::to_string(group(tasks[i].group).size()) + " nodes of its group");
+    }
   }
   for (std::size_t i = 0; i < tasks.size(); ++i) {
     if (tasks[i].kind != TaskKind::fetch || tasks[i].prefetch != 0 || consumers[i] == 1) continue;
@@ -38,6 +78,7 @@ std::int64_t TaskGraph::submit(std::span<const Task> tasks, std::span<const std:
     added.waits = 1;
     added.finished = 0;
     added.first_successor = -1;
+    if (added.kind == TaskKind::stream) added.members_left = static_cast<std::int32_t>(group(added.group).size());
     if (added.kind == TaskKind::compute && added.stream >= 0) added.stream += base;
   }
   for (std::size_t k = 0; k < before.size(); ++k) {
@@ -90,7 +131,7 @@ void TaskGraph::ready(std::int64_t id, Fs t) {
       m.kind = MessageKind::send;
       m.message_class = now.message_class;
       m.a = now.source;
-      m.b = now.destination;
+      m.b = now.group >= 0 ? kGroup - now.group : now.destination;
       m.c = id;
       m.bytes = now.bytes;
       m.flags = kDeliverToGraph;
@@ -102,6 +143,9 @@ void TaskGraph::ready(std::int64_t id, Fs t) {
     case TaskKind::copy:
     case TaskKind::revoke:
       post(now.destination, m, t);
+      break;
+    case TaskKind::stream:
+      for (const std::int32_t member : group(now.group)) post(member, m, t);
       break;
     case TaskKind::delay: {
       m.kind = MessageKind::task_done;
@@ -149,7 +193,9 @@ void TaskGraph::evaluate(Fs t) {
       ready(m.a, m.visible);
     } else if (m.kind == MessageKind::livelock) {
       livelocked_ = m.from;
-    } else {  // task_done, or the delivery of a transfer
+    } else if (m.kind == MessageKind::task_done && task(m.a).kind == TaskKind::stream && --task(m.a).members_left > 0) {
+      continue;  // other members wait for their bytes
+    } else {     // task_done, or the delivery of a transfer
       finish(m.kind == MessageKind::task_done ? m.a : m.c, m.visible);
     }
   }
@@ -180,6 +226,8 @@ void TaskGraph::visit(Visitor& v) {
   v.value(Kind::state, first_);
   v.vector(Kind::stamp, tasks_);
   v.vector(Kind::state, edges_);
+  v.vector(Kind::state, group_nodes_);
+  v.vector(Kind::state, group_first_);
   v.value(Kind::state, free_edge_);
   v.value(Kind::state, unfinished_);
   v.value(Kind::state, demanded_);
@@ -194,7 +242,8 @@ std::string TaskGraph::waiting_for() const {
     const Task& waiting = tasks_[i];
     if (waiting.finished != 0 || waiting.prefetch != 0) continue;
     if (++shown > 8) return text + "\n  ... and more tasks";
-    static constexpr const char* kNames[] = {"transfer", "fetch", "compute", "delay", "decision", "copy", "revoke"};
+    static constexpr const char* kNames[] = {"transfer", "fetch", "compute", "delay",
+                                             "decision", "copy",  "revoke",  "stream"};
     text += "\n  task " + std::to_string(first_ + static_cast<std::int64_t>(i)) + " (" +
             kNames[static_cast<std::size_t>(waiting.kind)] + ", node " + std::to_string(waiting.source) + " -> " +
             std::to_string(waiting.destination) + ") " +

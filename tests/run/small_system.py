@@ -31,6 +31,7 @@ _DTYPES: dict[str, Any] = {
     "cycles": np.int64,
     "stream": np.int64,
     "key": np.int64,
+    "group": np.int32,
 }
 
 
@@ -106,7 +107,7 @@ class Bench:
 
     def add(self, kind: TaskKind, *, after: Sequence[int] = (), **fields: int) -> int:
         """Returns the task's number within its submission; ``after`` names such numbers, or -2 - id of earlier ones."""
-        defaults = {"source": -1, "destination": -1, "stream": -1, "key": -1}
+        defaults = {"source": -1, "destination": -1, "stream": -1, "key": -1, "group": -1}
         self.rows.append({**dict.fromkeys(_DTYPES, 0), **defaults, "kind": int(kind), **fields})
         number = len(self.rows) - 1
         self.edges += [(before, number) for before in after]
