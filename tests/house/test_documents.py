@@ -29,6 +29,12 @@ def test_links_and_paths_exist(document: Path) -> None:
     assert not missing, f"{document.name} names what is not there: {missing}"
 
 
+def test_every_page_is_in_the_index_of_the_site() -> None:
+    index = (ROOT / "docs" / "index.md").read_text().splitlines()
+    pages = {path.stem for path in (ROOT / "docs").glob("*.md")} - {"README", "index"}
+    assert pages <= set(index), f"docs/index.md lacks {sorted(pages - set(index))}"
+
+
 def test_the_readme_has_its_two_commands() -> None:
     blocks = re.findall(r"<!-- command: (\S+) -->\n```bash\n(.+?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     assert [name for name, _ in blocks] == ["install-and-run", "install-and-test"]
