@@ -251,7 +251,7 @@ def test_one_vc_for_both_legs() -> None:
 def test_packets_that_go_round_in_circles() -> None:
     system = load_system(package())
     network = system.networks[-1]
-    graph = flit_graph(system, network)
+    graph = flit_graph(system, network, 1)
     entries, vc_sets = graph.routes
     host = 1  # its terminal, at router 1: routers send everything for it to each other
     assert graph.terminals[host].router == 1
