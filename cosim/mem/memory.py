@@ -106,8 +106,9 @@ class Memory:
         config: keys preset (a name such as "HBM2_2000"), values ("standard" or "ramulator2.1"), channels, refresh
             ("none", "all_bank", "per_bank", "same_bank"), postponed_refreshes, page_policy ("open", "closed",
             "timeout"), page_timeout (CK), scheduler ("frfcfs"), age_cap, read_queue, write_queue, write_low_watermark,
-            write_high_watermark, coalesce_writes, address_map, timing (nCK by name), standard_file; or plugin (and
-            params), a controller of one's own, with preset, channels, organisation and address_map.
+            write_high_watermark, coalesce_writes, address_map, timing (nCK by name), standard_file, skipping ("on",
+            "off"); or plugin (and params), a controller of one's own, with preset, channels, organisation and
+            address_map.
 
     Raises:
         ConfigErrors: unknown keys, impossible values, contradictory timings; all of them at once.
@@ -166,7 +167,7 @@ class Memory:
             mapping = self.options.address_map
             address_map = _core.MemAddressMap(mapping.core_sizes(), mapping.access_bytes, mapping.core_bits())
         with plugin_errors(self.plugin):
-            replay = _core.MemReplay(config, self.options.channels, columns, address_map)
+            replay = _core.MemReplay(config, self.options.channels, columns, address_map, self.options.skipping)
             while not replay.run(_EVENTS_BETWEEN_SIGNALS):  # signals are seen between the pieces
                 pass
         for channel in range(self.options.channels):
@@ -252,6 +253,24 @@ class MemoryRun:
         out.loc[out["command"] == SAME_BANK, "bank_group"] = -1  # of every bank group
         ordered: pd.DataFrame = out.sort_values(["slot", "channel"], kind="stable", ignore_index=True)
         return ordered
+
+    @cached_property
+    def skipping(self) -> dict[str, int | str]:
+        """What was not simulated because it had been before: no result depends on it.
+
+        bursts: of the run; bursts_skipped: those taken from an equal stretch; why_not: empty, or why none was.
+        """
+        skipped = int(self._replay.skipped_bursts)
+        why_not = ""
+        if not self.memory.options.skipping:
+            why_not = "skipping is off"
+        elif self.memory.plugin is not None or self.memory.standard.kind == "sram":
+            why_not = "this controller has no canonical form of its state"
+        elif not self._replay.periodic:
+            why_not = "the requests do not repeat themselves row by row"
+        elif skipped == 0:
+            why_not = "no state of the memory came again"
+        return {"bursts": int(self._replay.finished_bursts), "bursts_skipped": skipped, "why_not": why_not}
 
     @property
     def total_cycles(self) -> int | float:

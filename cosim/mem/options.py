@@ -17,6 +17,7 @@ from cosim.mem.standards import load_standard
 REFRESH = ("none", "all_bank", "per_bank", "same_bank")
 PAGE_POLICIES = ("open", "closed", "timeout")
 SCHEDULERS = ("frfcfs",)
+SKIPPING = ("on", "off")
 
 _DEFAULTS: dict[str, Any] = {
     "preset": None,
@@ -37,6 +38,7 @@ _DEFAULTS: dict[str, Any] = {
     "coalesce_writes": None,
     "address_map": DEFAULT_MAP,
     "timing": {},
+    "skipping": "on",
 }
 AGE_CAP = 128
 _NOT_OF_SRAM = (
@@ -68,6 +70,7 @@ class MemoryOptions:
         write_low, write_high: watermarks in requests.
         coalesce_writes: whether a write to a queued address is absorbed.
         address_map: byte address to coordinate.
+        skipping: whether stretches that come again are not simulated again; no result depends on it.
     """
 
     standard: Standard
@@ -83,6 +86,7 @@ class MemoryOptions:
     write_high: int
     coalesce_writes: bool
     address_map: AddressMap
+    skipping: bool = True
     given: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -133,6 +137,9 @@ def read_options(config: Mapping[str, Any]) -> MemoryOptions:
     refresh = _choice(problems, "refresh", given["refresh"], REFRESH)
     policy = _choice(problems, "page_policy", given["page_policy"], PAGE_POLICIES)
     _choice(problems, "scheduler", given["scheduler"], SCHEDULERS)
+    if isinstance(given["skipping"], bool):  # YAML reads a bare on and off as true and false
+        given["skipping"] = "on" if given["skipping"] else "off"
+    skipping = _choice(problems, "skipping", given["skipping"], SKIPPING)
     reads = _whole(problems, "read_queue", given["read_queue"], 1, 4096)
     writes = _whole(problems, "write_queue", given["write_queue"], 1, 4096)
     low = _watermark(problems, "write_low_watermark", given["write_low_watermark"])
@@ -214,6 +221,7 @@ def read_options(config: Mapping[str, Any]) -> MemoryOptions:
         write_high=write_high,
         coalesce_writes=bool(coalesce),
         address_map=address_map,
+        skipping=skipping == "on",
         given=dict(config),
     )
 

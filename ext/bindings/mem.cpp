@@ -294,12 +294,16 @@ void register_controller(py::module_& m) {
 
 void register_replay(py::module_& m) {
   py::class_<Replay>(m, "MemReplay", "Plays a table of requests through the channels of a memory.")
-      .def(py::init([](const ChannelConfig& config, int channels, const Columns& table, std::optional<AddressMap> map) {
-             return std::make_unique<Replay>(config, channels, table_of(table), std::move(map));
+      .def(py::init([](const ChannelConfig& config, int channels, const Columns& table, std::optional<AddressMap> map,
+                       bool skipping) {
+             return std::make_unique<Replay>(config, channels, table_of(table), std::move(map), skipping);
            }),
-           py::arg("config"), py::arg("channels"), py::arg("table"), py::arg("address_map") = py::none())
+           py::arg("config"), py::arg("channels"), py::arg("table"), py::arg("address_map") = py::none(),
+           py::arg("skipping") = false)
       .def("run", &Replay::run, py::arg("events"), py::call_guard<py::gil_scoped_release>())
       .def_property_readonly("finished_bursts", &Replay::finished_bursts)
+      .def_property_readonly("skipped_bursts", &Replay::skipped_bursts)
+      .def_property_readonly("periodic", &Replay::periodic)
       .def_property_readonly("total_ticks", &Replay::total_ticks)
       .def_property_readonly("bytes", &Replay::bytes)
       .def("accept_tick", [](const Replay& r) { return column(r.results().accept_tick); })

@@ -133,6 +133,17 @@ std::uint64_t AddressMap::plain_bits(Field field) const {
   return mask;
 }
 
+std::uint64_t AddressMap::row_stride() const {
+  if (runs_.empty()) return 0;
+  const Run& top = runs_.back();
+  const std::uint64_t stride = std::uint64_t{1} << top.from;
+  const auto rows = static_cast<std::uint64_t>(sizes_[static_cast<std::size_t>(Field::row)]);
+  if (top.field != Field::row || top.to != 0 || rows != std::uint64_t{1} << std::popcount(top.mask)) return 0;
+  const bool hashed =
+      std::any_of(hashed_.begin(), hashed_.end(), [stride](const Bit& b) { return (b.mask & ~(stride - 1)) != 0; });
+  return hashed ? 0 : stride;
+}
+
 std::uint64_t AddressMap::next_match(std::uint64_t from, std::uint64_t mask, std::uint64_t value) {
   const std::uint64_t differs = (from ^ value) & mask;
   if (differs == 0) return from;

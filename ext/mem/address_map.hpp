@@ -39,6 +39,10 @@ class AddressMap {
   [[nodiscard]] std::uint64_t plain_bits(Field field) const;
   [[nodiscard]] bool is_plain(Field field) const;
 
+  // The distance of addresses that differ in one row only, when all address bits from there on are the row's, in their
+  // order, and no other coordinate depends on them; 0 otherwise.
+  [[nodiscard]] std::uint64_t row_stride() const;
+
   // The smallest address >= `from` whose bits under `mask` equal `value`; all ones if there is none.
   [[nodiscard]] static std::uint64_t next_match(std::uint64_t from, std::uint64_t mask, std::uint64_t value);
 

@@ -162,6 +162,12 @@ class Channel {
   virtual void jump(std::int64_t /*left*/, std::span<const std::int32_t> /*form*/, const Origin& /*to*/,
                     const Statistics& /*gained*/) {}
   [[nodiscard]] virtual Statistics statistics(std::int64_t tick) const;
+  // Commands of a stretch that was jumped over, for recent_commands().
+  virtual void remember(std::span<const IssuedCommand> /*issued*/) {}
+  // Commands issued so far.
+  [[nodiscard]] virtual std::int64_t issued() const { return 0; }
+  // Of the counters the one that is a maximum starts anew; returns what it was.
+  virtual std::int64_t restart_most_postponed(std::int64_t /*from*/) { return 0; }
   // When the next refresh falls due; not after the present tick while one is owed.
   [[nodiscard]] virtual std::int64_t next_refresh() const { return kNeverTick; }
 

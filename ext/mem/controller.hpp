@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "mem/bank_kernels.hpp"
@@ -53,6 +54,11 @@ class Controller final : public Channel {
   void jump(std::int64_t left, std::span<const std::int32_t> form, const Origin& to, const Statistics& gained) override;
   [[nodiscard]] Statistics statistics(std::int64_t tick) const override;
   [[nodiscard]] std::int64_t next_refresh() const override;
+  void remember(std::span<const IssuedCommand> issued) override;
+  [[nodiscard]] std::int64_t issued() const override { return recorded_; }
+  std::int64_t restart_most_postponed(std::int64_t from) override {
+    return std::exchange(counters_.most_postponed, from);
+  }
 
  private:
   static constexpr std::uint16_t kNil = 0xFFFF;

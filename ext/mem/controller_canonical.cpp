@@ -146,6 +146,12 @@ bool Controller::canonical(const Origin& from, bool with_refresh, std::vector<st
   return true;
 }
 
+void Controller::remember(std::span<const IssuedCommand> issued) {
+  const std::size_t last = std::min<std::size_t>(issued.size(), kRecent);
+  recorded_ += static_cast<std::int64_t>(issued.size() - last);
+  for (const IssuedCommand& i : issued.last(last)) recent_[static_cast<std::size_t>(recorded_++) % kRecent] = i;
+}
+
 void Controller::normalise(std::int64_t tick) {
   std::vector<std::int32_t> form;
   const Origin here{tick, 0, 0};

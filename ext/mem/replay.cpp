@@ -1,12 +1,22 @@
 #include "mem/replay.hpp"
 
 #include <algorithm>
+#include <bit>
+#include <iterator>
 #include <stdexcept>
+#include <utility>
 
 namespace cosim::mem {
+namespace {
 
-Replay::Replay(const ChannelConfig& config, int channels, RequestTable table, std::optional<AddressMap> map)
-    : config_(config), channels_(channels), table_(std::move(table)), map_(std::move(map)) {
+constexpr std::int64_t kEventsOfRepeating = 4096;  // what a bout of repeated macro-steps counts as
+
+}  // namespace
+
+Replay::Replay(const ChannelConfig& config, int channels, RequestTable table, std::optional<AddressMap> map,
+               bool skipping)
+    : config_(config), channels_(channels), table_(std::move(table)), map_(std::move(map)), skipping_(skipping) {
+  if (map_) row_stride_ = map_->row_stride();
   const std::size_t n = table_.rows();
   results_.accept_tick.assign(n, -1);
   results_.issue_tick.assign(n, -1);
@@ -41,59 +51,74 @@ void Replay::start_channel() {
         s.select_mask |= map_->plain_bits(Field::pseudo_channel);
       }
       s.select_value = map_->encode(c) & s.select_mask;
+      s.bursts_per_dram_row =
+          static_cast<std::int64_t>(row_stride_ >> std::popcount(s.select_mask)) / map_->access_bytes();
     }
-    fetch(s);
     streams_.push_back(std::move(s));
+    fetch(streams_.back());
   }
+  period_ = look_at_ = 0;
 }
 
-// Finds the next burst of a stream.
 void Replay::fetch(Stream& s) {
-  s.have = false;
+  const std::size_t row = s.row;
+  fetch(s, s);
+  if (map_ && s.have && (s.spans.empty() || s.row != row)) s.spans.push_back({s.ordinal, s.row});
+}
+
+// Finds the burst behind the one at the cursor.
+void Replay::fetch(const Stream& s, Cursor& c) const {
+  c.have = false;
+  const auto name = [&] {
+    ++c.ordinal;
+    c.next.tag = static_cast<std::uint64_t>(c.ordinal) << 1 | static_cast<std::uint64_t>(s.pc > 0);
+    c.have = true;
+  };
   if (!map_) {
-    if (s.at == s.rows.size()) return;
-    const std::size_t i = s.rows[s.at++];
-    s.next.op = static_cast<Op>(table_.op[i]);
-    s.next.pc = table_.pseudo_channel[i];
-    s.next.stack_id = table_.stack_id[i];
-    s.next.bg = table_.bank_group[i];
-    s.next.bank = table_.bank[i];
-    s.next.row = table_.row[i];
-    s.next.column = table_.column[i];
-    s.next.tag = i;
-    s.arrive = table_.arrive_tick[i];
-    s.have = true;
+    if (c.at == s.rows.size()) return;
+    const std::size_t i = s.rows[c.at++];
+    c.next.op = static_cast<Op>(table_.op[i]);
+    c.next.pc = table_.pseudo_channel[i];
+    c.next.stack_id = table_.stack_id[i];
+    c.next.bg = table_.bank_group[i];
+    c.next.bank = table_.bank[i];
+    c.next.row = table_.row[i];
+    c.next.column = table_.column[i];
+    c.row = static_cast<std::uint32_t>(i);
+    c.arrive = table_.arrive_tick[i];
+    name();
     return;
   }
   const auto burst = static_cast<std::uint64_t>(map_->access_bytes());
   while (true) {
-    if (!s.in_row) {
-      if (s.at == table_.rows()) return;
-      s.address = static_cast<std::uint64_t>(table_.address[s.at]);
-      s.end = s.address + static_cast<std::uint64_t>(table_.size_bytes[s.at]);
-      s.in_row = true;
+    if (!c.in_row) {
+      if (c.at == table_.rows()) return;
+      c.address = static_cast<std::uint64_t>(table_.address[c.at]);
+      c.end = c.address + static_cast<std::uint64_t>(table_.size_bytes[c.at]);
+      c.in_row = true;
     }
     const std::uint64_t found =
-        s.select_mask != 0 ? AddressMap::next_match(s.address, s.select_mask, s.select_value) : s.address;
-    if (found >= s.end) {
-      s.in_row = false;
-      ++s.at;
+        s.select_mask != 0 ? AddressMap::next_match(c.address, s.select_mask, s.select_value) : c.address;
+    if (found >= c.end) {
+      c.in_row = false;
+      ++c.at;
       continue;
     }
     // what next_match skipped over leaves the offset within a burst untouched: addresses are whole bursts
-    s.address = found + burst;
-    const Coordinate c = map_->decode(found);
-    if (c[Field::channel] != now_channel_ || (s.pc >= 0 && c[Field::pseudo_channel] != s.pc)) continue;
-    s.next.op = static_cast<Op>(table_.op[s.at]);
-    s.next.pc = static_cast<std::uint8_t>(c[Field::pseudo_channel]);
-    s.next.stack_id = static_cast<std::uint8_t>(c[Field::stack_id]);
-    s.next.bg = static_cast<std::uint8_t>(c[Field::bank_group]);
-    s.next.bank = static_cast<std::uint8_t>(c[Field::bank]);
-    s.next.row = static_cast<std::int32_t>(c[Field::row]);
-    s.next.column = static_cast<std::int32_t>(c[Field::column]);
-    s.next.tag = s.at;
-    s.arrive = table_.arrive_tick[s.at];
-    s.have = true;
+    c.address = found + burst;
+    const Coordinate where = map_->decode(found);
+    if (where[Field::channel] != now_channel_ || (s.pc >= 0 && where[Field::pseudo_channel] != s.pc)) continue;
+    c.next.op = static_cast<Op>(table_.op[c.at]);
+    c.next.pc = static_cast<std::uint8_t>(where[Field::pseudo_channel]);
+    c.next.stack_id = static_cast<std::uint8_t>(where[Field::stack_id]);
+    c.next.bg = static_cast<std::uint8_t>(where[Field::bank_group]);
+    c.next.bank = static_cast<std::uint8_t>(where[Field::bank]);
+    c.next.row = static_cast<std::int32_t>(where[Field::row]);
+    c.next.column = static_cast<std::int32_t>(where[Field::column]);
+    c.found = found;
+    c.row = static_cast<std::uint32_t>(c.at);
+    c.arrive = table_.arrive_tick[c.at];
+    name();
     return;
   }
 }
@@ -110,9 +135,10 @@ void Replay::offer(std::int64_t boundary) {
         s.blocked = true;
         break;
       }
-      std::int64_t& accepted = results_.accept_tick[s.next.tag];
+      std::int64_t& accepted = results_.accept_tick[s.row];
       if (accepted < 0 || boundary < accepted) accepted = boundary;
       bytes_ += config_.access_bytes;
+      if (recording_.on) recording_.accepted(s, boundary);
       fetch(s);
     }
     if (!s.have) continue;
@@ -125,19 +151,34 @@ void Replay::offer(std::int64_t boundary) {
 void Replay::collect() {
   Channel& controller = *controllers_[static_cast<std::size_t>(now_channel_)];
   if (controller.completions.empty() && controller.commands.empty()) return;
-  for (const Completion& c : controller.completions) {
-    std::int64_t& issued = results_.issue_tick[c.tag];
-    if (issued < 0 || c.issue_tick < issued) {
-      issued = c.issue_tick;
-      results_.row_result[c.tag] = static_cast<std::uint8_t>(c.row_result);
-    }
-    results_.done_tick[c.tag] = std::max(results_.done_tick[c.tag], c.done_tick);
-    last_done_ = std::max(last_done_, c.done_tick);
-    ++finished_;
-  }
+  for (const Completion& c : controller.completions) finish(c);
   controller.completions.clear();
   for (const IssuedCommand& i : controller.commands) commands_.push_back({now_channel_, i});
   controller.commands.clear();
+}
+
+// The row of the table that a burst belongs to.
+std::uint32_t Replay::row_of(std::uint64_t tag) const {
+  const Stream& s = streams_[streams_.size() > 1 ? tag & 1 : 0];
+  const auto ordinal = static_cast<std::int64_t>(tag >> 1);
+  if (!map_) return s.rows[static_cast<std::size_t>(ordinal)];
+  if (ordinal >= s.spans.back().first) return s.spans.back().row;
+  const auto behind = std::upper_bound(s.spans.begin(), s.spans.end(), ordinal,
+                                       [](std::int64_t x, const Span& span) { return x < span.first; });
+  return std::prev(behind)->row;
+}
+
+void Replay::finish(const Completion& c) {
+  const std::uint32_t row = row_of(c.tag);
+  std::int64_t& issued = results_.issue_tick[row];
+  if (issued < 0 || c.issue_tick < issued) {
+    issued = c.issue_tick;
+    results_.row_result[row] = static_cast<std::uint8_t>(c.row_result);
+  }
+  results_.done_tick[row] = std::max(results_.done_tick[row], c.done_tick);
+  last_done_ = std::max(last_done_, c.done_tick);
+  ++finished_;
+  if (recording_.on) recording_.finished(c);
 }
 
 bool Replay::run(std::int64_t events) {
@@ -174,6 +215,11 @@ bool Replay::run(std::int64_t events) {
       }
       continue;
     }
+    if (resume_at_ >= 0) {
+      at_boundary(std::exchange(resume_at_, -1));
+      events -= kEventsOfRepeating;
+      continue;
+    }
     const std::int64_t next = controller.next_event();
     if (next == kNeverTick && arrival_ == kNeverTick) {
       throw std::logic_error("memory channel " + std::to_string(now_channel_) + " stands still:\n" +
@@ -185,6 +231,7 @@ bool Replay::run(std::int64_t events) {
       // a queue gets room when a request leaves it: with a completion, or at its ACT
       if (!controller.completions.empty() || next == arrival_ || config_.slot_freed_at_act) {
         offer(next);
+        if (skipping_) at_boundary(next);
       } else if (!controller.commands.empty()) {
         collect();
       }

@@ -9,6 +9,7 @@
 #include "mem/address_map.hpp"
 #include "mem/channel.hpp"
 #include "mem/channel_config.hpp"
+#include "mem/macro_steps.hpp"
 
 namespace cosim::mem {
 
@@ -45,13 +46,18 @@ struct LoggedCommand {
 
 class Replay {
  public:
-  // std::invalid_argument for a bad configuration. The table has been checked: every coordinate exists.
-  Replay(const ChannelConfig& config, int channels, RequestTable table, std::optional<AddressMap> map);
+  // std::invalid_argument for a bad configuration. The table has been checked: every coordinate exists. With `skipping`
+  // stretches that come again are not simulated again; every result is the same.
+  Replay(const ChannelConfig& config, int channels, RequestTable table, std::optional<AddressMap> map, bool skipping);
 
   // Simulates about `events` controller events; true when everything is done.
   bool run(std::int64_t events);
 
   [[nodiscard]] std::int64_t finished_bursts() const { return finished_; }
+  // Of those, the ones that were not simulated.
+  [[nodiscard]] std::int64_t skipped_bursts() const { return skipped_; }
+  // Whether the requests of some queue pair were seen to repeat themselves.
+  [[nodiscard]] bool periodic() const { return periodic_; }
   [[nodiscard]] const RequestResults& results() const { return results_; }
   [[nodiscard]] std::int64_t total_ticks() const { return last_done_; }
   [[nodiscard]] std::int64_t bytes() const { return bytes_; }
@@ -59,26 +65,70 @@ class Replay {
   [[nodiscard]] const std::vector<LoggedCommand>& commands() const { return commands_; }
 
  private:
-  // The bursts one queue pair of a channel is offered, in row order.
-  struct Stream {
+  struct Cursor {        // a place in the bursts of a stream
     std::size_t at = 0;  // next row (address table) or next entry of `rows` (coordinate table)
-    std::vector<std::uint32_t> rows;
     bool in_row = false;
-    std::uint64_t address = 0;  // of the next burst
+    bool have = false;          // `next` and what follows are of the next burst
+    std::uint64_t address = 0;  // from here on the one behind `next` is looked for
     std::uint64_t end = 0;
-    std::uint64_t select_mask = 0;
-    std::uint64_t select_value = 0;
-    int pc = -1;        // -1: every pseudo-channel
-    bool have = false;  // `next` and `arrive` hold the next burst
-    bool blocked = false;
+    std::uint64_t found = 0;    // address of `next`
+    std::int64_t ordinal = -1;  // of `next` among the bursts of its stream
+    std::uint32_t row = 0;      // of the table
     Request next;
     std::int64_t arrive = 0;
   };
+  struct Span {
+    std::int64_t first = 0;  // ordinal
+    std::uint32_t row = 0;   // of the table
+  };
+  // The bursts one queue pair of a channel is offered, in row order.
+  struct Stream : Cursor {
+    std::vector<std::uint32_t> rows;
+    std::vector<Span> spans;  // where the rows of an address table begin
+    std::uint64_t select_mask = 0;
+    std::uint64_t select_value = 0;
+    std::int64_t bursts_per_dram_row = 0;  // of a plain address range, through all banks; 0: no such count
+    int pc = -1;                           // -1: every pseudo-channel
+    bool blocked = false;
+  };
+  // A macro-step that is being recorded.
+  struct Recording {
+    bool on = false;
+    bool waited = false;  // for a request that came in later
+    std::int64_t tick = 0;
+    std::int64_t issued = 0;
+    std::int64_t most_postponed = 0;
+    Origin origin;
+    std::int64_t next_refresh = 0;
+    std::vector<Cursor> from;
+    MacroStep step;
+    Statistics before;
+
+    void accepted(const Stream& s, std::int64_t at);
+    void finished(const Completion& c);
+  };
 
   void start_channel();
+  void fetch(const Stream& s, Cursor& c) const;
   void fetch(Stream& s);
   void offer(std::int64_t boundary);
   void collect();
+  void finish(const Completion& c);
+  [[nodiscard]] std::uint32_t row_of(std::uint64_t tag) const;
+
+  // -- macro-steps
+  void at_boundary(std::int64_t tick);
+  void find_period(std::int64_t tick);
+  [[nodiscard]] std::int64_t period_from(const Stream& s, std::int64_t tick) const;
+  void start_recording(std::int64_t tick);
+  void finish_recording(std::int64_t tick);
+  void abandon_recording();
+  [[nodiscard]] bool origin_of(std::int64_t tick, Origin& origin) const;
+  std::int64_t repeat(std::int64_t tick);  // the tick of the end, -1: nothing known comes again
+  [[nodiscard]] bool comes_again(const MacroStep& step, const Origin& origin, std::vector<Cursor>& ends) const;
+  [[nodiscard]] std::int64_t phase_of(const Stream& s, const Cursor& c) const;
+  [[nodiscard]] bool in_one_range(const Stream& s, const Cursor& c, std::int64_t count) const;
+  void emit(const MacroStep& step, const Origin& origin, const std::vector<Cursor>& ends);
 
   ChannelConfig config_;
   int channels_;
@@ -89,6 +139,19 @@ class Replay {
   std::vector<LoggedCommand> commands_;
   std::vector<Stream> streams_;
   std::vector<std::vector<std::uint32_t>> rows_of_;  // coordinate table: rows of each (channel, queue pair)
+  bool skipping_;
+  std::uint64_t row_stride_ = 0;  // address bits from here on are the row, and nothing else depends on them
+  MacroSteps steps_;
+  Recording recording_;
+  std::int64_t period_ = 0;       // bursts of the first stream in a macro-step; 0: none is known
+  std::int64_t boundary_at_ = 0;  // ordinal of the first stream
+  std::int64_t look_at_ = 0;      // ordinal at which a period is looked for
+  std::int64_t resume_at_ = -1;   // the boundary at which macro-steps go on
+  std::int64_t misses_ = 0;       // macro-steps recorded since the last that came again
+  std::int64_t skipped_ = 0;
+  bool periodic_ = false;
+  std::vector<std::int32_t> form_;
+  std::vector<IssuedCommand> moved_;
   int now_channel_ = -1;
   std::int64_t arrival_ = kNeverTick;  // of the next burst that is not held back by a full queue
   bool left_ = false;                  // bursts to be offered

@@ -1,0 +1,64 @@
+// Stretches of a run that were simulated once and come again: a stream through all banks repeats itself row by row.
+//
+// A macro-step starts and ends between two ticks. It is known by the canonical form of the channel at its start and by
+// the requests that are taken in it; where both come again, moved in time and rows, all the rest does.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "mem/channel.hpp"
+
+namespace cosim::mem {
+
+struct MacroStep {
+  struct Taken {  // of one queue pair
+    std::int32_t count = 0;
+    std::int64_t phase = -1;  // where in the address range of one row its first burst lies; -1: from several ranges
+    std::vector<Request> offered;        // `count` and the one behind them; rows relative; none if the first is none
+    std::vector<std::int32_t> accepted;  // ticks from the start, in the order of the requests
+    std::int64_t first_tag = 0;          // the least of the tags that are finished, relative
+    std::int32_t first_issue = 0;        // of those
+    std::int32_t last_done = 0;
+    RowResult first_result = RowResult::none;
+    std::int32_t finished = 0;
+  };
+  struct Finished {
+    std::int32_t tag = 0;  // relative
+    std::int32_t issue = 0;
+    std::int32_t done = 0;
+    RowResult row_result = RowResult::none;
+  };
+
+  std::vector<std::int32_t> start;
+  std::vector<std::int32_t> end;
+  bool with_refresh = false;
+  std::int64_t ticks = 0;
+  std::vector<Taken> taken;
+  std::vector<Finished> finished;
+  std::vector<IssuedCommand> commands;  // ticks and rows relative
+  Statistics gained;
+};
+
+// The macro-steps of one configuration, as many as fit into a bounded memory.
+class MacroSteps {
+ public:
+  // Macro-steps that start with this form, from the first one recorded on.
+  [[nodiscard]] std::span<const std::size_t> starting_with(std::span<const std::int32_t> form) const;
+  [[nodiscard]] const MacroStep& operator[](std::size_t i) const { return steps_[i]; }
+  void add(MacroStep step);
+  [[nodiscard]] bool full() const { return bytes_ >= kBytes; }
+
+ private:
+  static constexpr std::size_t kBytes = std::size_t{64} << 20;
+  [[nodiscard]] static std::uint64_t hash(std::span<const std::int32_t> form);
+
+  std::vector<MacroStep> steps_;
+  std::unordered_map<std::uint64_t, std::vector<std::size_t>> by_hash_;
+  std::size_t bytes_ = 0;
+};
+
+}  // namespace cosim::mem
