@@ -132,12 +132,14 @@ void Sessions::grant(std::int64_t cycle) {
     Session& s = sessions_[as_size(number)];
     const SessionTree& tree = trees_.at(s.record.tree);
     bool free = true;
+    [[maybe_unused]] bool owned = false;
     for (std::uint32_t i = 0; i < tree.resources; ++i) {
       const std::uint32_t resource = trees_.resource(tree.first_resource + i);
+      owned = owned || owner_[resource] >= 0;
       free = free && owner_[resource] < 0 && claimed_[resource] == 0;
     }
     if constexpr (sim::kFaultsCompiled) {
-      free = free || (fault_ == sim::Fault::share_link && --fault_countdown_ == 0);
+      free = free || (fault_ == sim::Fault::share_link && owned && --fault_countdown_ == 0);
     }
     for (std::uint32_t i = 0; i < tree.resources; ++i) {
       const std::uint32_t resource = trees_.resource(tree.first_resource + i);
