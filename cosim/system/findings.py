@@ -61,6 +61,17 @@ def hardware_findings(
     for name, endpoint in spec.endpoints.items():
         where: KeyPath = (*path, "endpoints", name)
         if endpoint.memory is not None:
+            channels = endpoint.memory.channels
+            if channels & (channels - 1):
+                near = 1 << channels.bit_length()
+                found.append(
+                    document.error(
+                        (*where, "memory", "channels"),
+                        "a power of two, since the channel is bits of the address",
+                        str(channels),
+                        f"{near // 2} or {near}",
+                    )
+                )
             try:
                 figures[name] = figures_of(endpoint.memory)
             except ValueError as problem:

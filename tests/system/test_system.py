@@ -80,12 +80,12 @@ def test_the_order_of_keys_does_not_matter() -> None:
 
 
 def test_ports_that_cannot_carry_the_memory_are_refused_with_both_figures() -> None:
-    assert refusals("endpoints.memory.memory.channels=3", "tiers.hbm.capacity=1 GiB") == [
-        ":24:13: endpoints.memory.memory: expected ports that carry its HBM2_2000 peak of 96 GB/s, got 1 port of 64 B at"
+    assert refusals("endpoints.memory.memory.channels=4", "tiers.hbm.capacity=1 GiB") == [
+        ":24:13: endpoints.memory.memory: expected ports that carry its HBM2_2000 peak of 128 GB/s, got 1 port of 64 B at"
         " 1 GHz: 64 GB/s; 2 ports would do, or write 'allow_bottleneck: true'"
     ]
-    assert build("package-4x4", ["endpoints.memory.memory.channels=3", "endpoints.memory.ports=2"])
-    assert build("package-4x4", ["endpoints.memory.memory.channels=3", "endpoints.memory.allow_bottleneck=true"])
+    assert build("package-4x4", ["endpoints.memory.memory.channels=4", "endpoints.memory.ports=2"])
+    assert build("package-4x4", ["endpoints.memory.memory.channels=4", "endpoints.memory.allow_bottleneck=true"])
 
 
 def test_declared_bandwidth_is_held_against_the_ports_too() -> None:
@@ -105,6 +105,13 @@ def test_tier_larger_than_its_memory() -> None:
     ]
 
 
+def test_channels_that_are_no_power_of_two() -> None:
+    assert refusals("endpoints.memory.memory.channels=3", "endpoints.memory.ports=2") == [
+        "option '-o endpoints.memory.memory.channels=3': endpoints.memory.memory.channels: expected a power of two,"
+        " since the channel is bits of the address, got 3; 2 or 4",
+    ]
+
+
 def test_unknown_preset_is_placed_at_the_memory() -> None:
     assert refusals("endpoints.memory.memory.preset=HBM9") == [
         "option '-o endpoints.memory.memory.preset=HBM9': endpoints.memory.memory.preset: expected a memory that can be"
@@ -114,7 +121,7 @@ def test_unknown_preset_is_placed_at_the_memory() -> None:
 
 def test_all_hardware_findings_at_once() -> None:
     options = ["endpoints.expert.bandwidth=1 TB/s", "tiers.hbm.capacity=2 GiB", "endpoints.memory.memory.channels=3"]
-    assert len(refusals(*options)) == 3
+    assert len(refusals(*options)) == 4
 
 
 def test_topology_that_is_not_connected() -> None:
