@@ -15,6 +15,7 @@ __all__: list[str] = [
     "NO_EVENT",
     "AllocatorKind",
     "ArbiterKind",
+    "ArbiterPlugin",
     "Channel",
     "Clock",
     "DeadlockError",
@@ -40,6 +41,7 @@ __all__: list[str] = [
     "NetworkSpec",
     "PacketRun",
     "PluginCost",
+    "RouterModelPlugin",
     "RoutingError",
     "RoutingKind",
     "RoutingPlugin",
@@ -65,6 +67,35 @@ class Clock:
     def edge_at_or_after(self, time_fs: typing.SupportsInt | typing.SupportsIndex) -> int: ...
     def edge_at_or_before(self, time_fs: typing.SupportsInt | typing.SupportsIndex) -> int: ...
     def edge_fs(self, edge: typing.SupportsInt | typing.SupportsIndex) -> int: ...
+
+class ArbiterPlugin:
+    """
+    An arbiter plug-in: the address of its table of functions and its parameters.
+    """
+    def __init__(self, table: typing.SupportsInt | typing.SupportsIndex, params: str, library: typing.Any) -> None:
+        """
+        `table` must stay valid as long as `library` lives.
+        """
+    @property
+    def name(self) -> str: ...
+
+class RouterModelPlugin:
+    """
+    A router model: the address of its table of functions and its parameters.
+    """
+    def __init__(
+        self,
+        table: typing.SupportsInt | typing.SupportsIndex,
+        params: str,
+        topology: str,
+        dims: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
+        library: typing.Any,
+    ) -> None:
+        """
+        `table` must stay valid as long as `library` lives.
+        """
+    @property
+    def name(self) -> str: ...
 
 class PluginCost:
     """
@@ -198,10 +229,13 @@ class AllocatorKind:
       separable_input_first
 
       separable_output_first
+
+      plugin
     """
 
     __members__: typing.ClassVar[dict[str, AllocatorKind]]
     islip: typing.ClassVar[AllocatorKind]
+    plugin: typing.ClassVar[AllocatorKind]
     separable_input_first: typing.ClassVar[AllocatorKind]
     separable_output_first: typing.ClassVar[AllocatorKind]
     @typing.overload
@@ -424,6 +458,10 @@ class NetworkSpec:
         """
         How heads get output VCs and flits the switch.
         """
+    def set_arbiter_plugins(self, vc: ArbiterPlugin, sw: ArbiterPlugin) -> None:
+        """
+        The arbiters of stages whose allocator is of kind plugin, else None.
+        """
     def set_retry(
         self,
         bit_error_rate: typing.SupportsFloat | typing.SupportsIndex,
@@ -434,6 +472,10 @@ class NetworkSpec:
     ) -> None:
         """
         Links between routers that flip bits and send bad flits again.
+        """
+    def set_router_model(self, plugin: RouterModelPlugin) -> None:
+        """
+        Routers are instances of this model.
         """
     def set_routes(
         self,
@@ -602,6 +644,11 @@ class FlitNetwork:
     def last_cycle(self) -> int: ...
     @property
     def packets_queued(self) -> int: ...
+    @property
+    def router_pipeline_cycles(self) -> int:
+        """
+        Cycles that a flit spends in a router without contention.
+        """
 
 class LawBrokenError(AssertionError):
     pass
@@ -736,6 +783,8 @@ class TrafficRun:
     def cycle(self) -> int: ...
     @property
     def plugin_cost(self) -> PluginCost | None: ...
+    @property
+    def router_calls(self) -> int | None: ...
 
 class PacketRun:
     """
@@ -784,6 +833,8 @@ class PacketRun:
     def flit_hops(self) -> int: ...
     @property
     def plugin_cost(self) -> PluginCost | None: ...
+    @property
+    def router_calls(self) -> int | None: ...
     @property
     def session_flit_hops(self) -> int: ...
 

@@ -174,8 +174,10 @@ def _text(keys: Mapping[str, object]) -> str:
 
 def _network(network: NetworkConfig, refusals: _Refusals) -> dict[str, object]:
     keys: dict[str, object] = {**_topology(network, refusals), **{key: getattr(network, key) for key in SAME_NAME}}
-    keys["vc_allocator"] = _allocator(network, network.vc_allocator)
-    keys["sw_allocator"] = _allocator(network, network.sw_allocator)
+    for stage in ("vc_allocator", "sw_allocator"):
+        keys[stage] = _allocator(network, stage, refusals)
+    if network.router.plugin is not None:
+        refusals.add("network.router", "iq", "a plug-in")
     keys["speculative"] = int(network.speculative)
     keys["wait_for_tail_credit"] = int(network.wait_for_tail_credit)
     if network.link_depth_flits != network.vc_buf_size:
@@ -185,8 +187,11 @@ def _network(network: NetworkConfig, refusals: _Refusals) -> dict[str, object]:
     return keys
 
 
-def _allocator(network: NetworkConfig, name: str) -> str:
+def _allocator(network: NetworkConfig, stage: str, refusals: _Refusals) -> str:
     """With its parameter: BookSim2's routers do not read alloc_iters and arb_type."""
+    name = str(getattr(network, stage).name)
+    if name == "plugin":
+        refusals.add(f"network.{stage}", "one of islip, separable_input_first, separable_output_first", "a plug-in")
     return f"{name}({network.alloc_iters if name == 'islip' else network.arb_type})"
 
 

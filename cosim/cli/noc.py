@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from cosim.noc import Network, PacketResult, TrafficResult
-    from cosim.noc.results import RoutingCost
     from cosim.noc.run_file import NetworkRun
     from cosim.noc.sweep import Sweep, SweepPoint
     from cosim.report.tables import TextTable
@@ -201,9 +200,11 @@ def network_title(network: Network) -> str:
     topology = config.topology
     shape = " x ".join(map(str, getattr(topology, "shape", ())))
     where = f"{shape} {topology.kind}" if shape else f"{topology.kind} of {topology.router_count()} routers"
+    model = network.plugins.get("router")
+    routing = f"{config.routing_name} routing" if model is None else f"routers of {model.name} {model.version}"
     return (
-        f"{where}, {network.nodes} nodes, {config.routing_name} routing, "
-        f"{config.num_vcs} VCs x {config.vc_buf_size} flits, router pipeline {config.pipeline_cycles} cycles"
+        f"{where}, {network.nodes} nodes, {routing}, "
+        f"{config.num_vcs} VCs x {config.vc_buf_size} flits, router pipeline {network.pipeline_cycles} cycles"
     )
 
 
@@ -211,7 +212,7 @@ def _latency_rows(
     network: Network, mean: Mapping[str, float], zero_load: tuple[str, str, str] | None = None
 ) -> list[tuple[str, str, str]]:
     """Rows of the latency terms and what they sum to; `mean` by the names of `LatencyTerms` and of the results."""
-    depth = network.config.pipeline_cycles
+    depth = network.pipeline_cycles
     meanings = {
         "packet_latency": ("packet latency, mean", "cycles, from creation"),
         "source_queueing": ("  source queueing", "cycles"),
@@ -241,7 +242,7 @@ def _traffic_report(experiment: NetworkRun, r: TrafficResult) -> list[str]:
     terms = {key.removesuffix("_mean_cycles"): value for key, value in vars(r.terms).items()}
     links = r.terms.link_mean_cycles - TERMINAL_CYCLES
     formula = network.zero_load_latency_cycles(r.hops_mean, links, size)
-    depth = network.config.pipeline_cycles
+    depth = network.pipeline_cycles
     pattern = traffic["pattern"]
     name = pattern if isinstance(pattern, str) else pattern["kind"]
     state = "stable" if r.stable else "NOT stable: sources fell behind the offered load or packets were left"
@@ -266,7 +267,7 @@ def _traffic_report(experiment: NetworkRun, r: TrafficResult) -> list[str]:
         ("measured packets", f"{r.measured_packets}", f"packets of {size} flits"),
         ("undrained packets", f"{r.undrained_packets}", "packets"),
         ("work", f"{r.flit_hops}", f"flit-hops in {r.end_cycle + 1} cycles"),
-        *_cost_rows(network, r.routing_cost),
+        *_cost_rows(network, r),
         ("core memory", f"{r.core_bytes / 2**20:.2f}", "MiB"),
     ]
     rows += _retry_rows(r.links)
@@ -283,7 +284,7 @@ def _packet_report(network: Network, r: PacketResult) -> list[str]:
         *_latency_rows(network, {**means, "hops": float(sent["hops"].mean())}),
         ("work", f"{r.flit_hops}", "flit-hops"),
         *_session_rows(r),
-        *_cost_rows(network, r.routing_cost),
+        *_cost_rows(network, r),
         ("core memory", f"{r.core_bytes / 2**20:.2f}", "MiB"),
     ]
     rows += _retry_rows(r.links)
@@ -315,13 +316,19 @@ def _session_rows(r: PacketResult) -> list[tuple[str, str, str]]:
     ]
 
 
-def _cost_rows(network: Network, cost: RoutingCost | None) -> list[tuple[str, str, str]]:
-    plugin = network.routing_plugin
-    if plugin is None or cost is None:
-        return []
-    who = plugin.description
-    text = f"calls for {cost.heads} heads ({cost.share:.4f} a head) of {who.name} {who.version}, a {who.origin}"
-    return [("routing plug-in", f"{cost.calls}", text)]
+def _cost_rows(network: Network, r: TrafficResult | PacketResult) -> list[tuple[str, str, str]]:
+    """How often plug-ins were called, of those that are counted."""
+    rows = []
+    who, cost = network.plugins.get("routing"), r.routing_cost
+    if who is not None and cost is not None:
+        text = f"calls for {cost.heads} heads ({cost.share:.4f} a head) of {who.name} {who.version}, a {who.origin}"
+        rows.append(("routing plug-in", f"{cost.calls}", text))
+    who = network.plugins.get("router")
+    if who is not None and r.router_calls is not None:
+        share = r.router_calls / max(r.flit_hops, 1)
+        text = f"calls ({share:.4f} a flit-hop) of {who.name} {who.version}, a {who.origin}"
+        rows.append(("router model", f"{r.router_calls}", text))
+    return rows
 
 
 def _busiest(links: pd.DataFrame) -> list[str]:
@@ -351,22 +358,23 @@ def _traffic_metrics(r: TrafficResult) -> list[dict[str, Any]]:
     units = {"rate": "flits/node/cycle", "cycles": "cycles", "hops_mean": "routers", "packets": "packets"}
     rows = []
     for key, value in vars(r).items():
-        if key in ("links", "terms", "stable", "core_bytes", "routing_cost"):
+        if key in ("links", "terms", "stable", "core_bytes", "routing_cost", "router_calls"):
             continue
         unit = next((text for word, text in units.items() if word in key), "flit-hops" if key == "flit_hops" else "")
         rows.append({"metric": key, "unit": unit, "value": value})
     rows += [{"metric": key, "unit": "cycles", "value": value} for key, value in vars(r.terms).items()]
     rows.append({"metric": "stable", "unit": "", "value": r.stable})
-    return rows + _cost_metrics(r.routing_cost)
+    return rows + _cost_metrics(r)
 
 
-def _cost_metrics(cost: RoutingCost | None) -> list[dict[str, Any]]:
-    if cost is None:
-        return []
-    return [
-        {"metric": "routing_heads", "unit": "heads", "value": cost.heads},
-        {"metric": "routing_calls", "unit": "calls", "value": cost.calls},
-    ]
+def _cost_metrics(r: TrafficResult | PacketResult) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    if r.routing_cost is not None:
+        rows.append({"metric": "routing_heads", "unit": "heads", "value": r.routing_cost.heads})
+        rows.append({"metric": "routing_calls", "unit": "calls", "value": r.routing_cost.calls})
+    if r.router_calls is not None:
+        rows.append({"metric": "router_calls", "unit": "calls", "value": r.router_calls})
+    return rows
 
 
 def _packet_metrics(r: PacketResult) -> list[dict[str, Any]]:
@@ -385,7 +393,7 @@ def _packet_metrics(r: PacketResult) -> list[dict[str, Any]]:
             for key in means
         ),
         *({"metric": key, "unit": key.removeprefix("refused_"), "value": value} for key, value in counted),
-        *_cost_metrics(r.routing_cost),
+        *_cost_metrics(r),
     ]
 
 
@@ -404,8 +412,8 @@ def _write(
         links.to_parquet(out / "links.parquet", index=False)
         if packets is not None:
             packets.to_parquet(out / "packets.parquet", index=False)
-        plugin = experiment.network.routing_plugin
-        extra = {} if plugin is None else {"routing": plugin.description.provenance()}
-        hashes = {} if plugin is None else {plugin.description.name: plugin.description.sha256}
+        plugins = experiment.network.plugins
+        extra = {key: plugin.provenance() for key, plugin in plugins.items()}
+        hashes = {plugin.name: plugin.sha256 for plugin in plugins.values()}
         seeds = [] if packets is not None else [int(experiment.traffic.get("seed", 1))]
         directory.write_provenance(seeds, hashes, extra)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["plugins"]
 
-CHECKED = ("routing", "memory")
+CHECKED = ("routing", "arbiters", "routers", "memory")
 """Kinds that run inside the simulators, behind a table of C functions."""
 
 
@@ -153,9 +153,17 @@ def _described(d: Description) -> list[str]:
 
 @plugins.command()
 @click.argument("name")
-@click.option("--kind", type=click.Choice(["router", "memory"]), default="router", show_default=True)
+@click.option(
+    "--kind",
+    type=click.Choice(["router", "arbiter", "router_model", "topology", "memory"]),
+    default="router",
+    show_default=True,
+)
 @click.option("--lang", "language", type=click.Choice(["c", "python"]), default="c", show_default=True)
-@click.option("--example", help="The shipped example to start from: table, adaptive, deadlock; fixed.")
+@click.option(
+    "--example",
+    help="The shipped example to start from: table, adaptive, deadlock; oldest; deflection; dragonfly; fixed.",
+)
 @click.option(
     "--into",
     type=click.Path(file_okay=False, path_type=Path),
@@ -200,7 +208,7 @@ def check(
     from cosim.conformance.request import CheckRequest
 
     found = kind or _kind_of(name)
-    base = _network_of(network) if found == "routing" else {"preset": preset, "channels": 1}
+    base = {"preset": preset, "channels": 1} if found == "memory" else _network_of(network)
     known = list(CHECKS[found])
     for each in only:
         if each not in known:
@@ -217,20 +225,22 @@ def check(
 def _kind_of(name: str) -> str:
     """The kind of a plug-in, from its entry point or from the symbol that a shared object exports."""
     from cosim.plugins.loading import is_path
+    from cosim.plugins.shared_object import ABIS
 
     if not is_path(name):
         kinds = [kind for kind in CHECKED for plugin in registered(kind) if plugin.name == name]
         if len(kinds) != 1:
             known = [plugin.name for kind in CHECKED for plugin in registered(kind)]
             raise ConfigErrors.single(
-                f"a routing or memory plug-in ({', '.join(known) or 'none is installed'}) or a path",
+                f"a plug-in of {', '.join(CHECKED)} ({', '.join(known) or 'none is installed'}) or a path",
                 repr(name),
                 suggestion=did_you_mean(name, known),
             )
         return kinds[0]
     path = Path(name)
     if path.suffix in (".so", ".dylib", ".c") and path.is_file():
-        return "memory" if b"cosim_memory_entry" in path.read_bytes() else "routing"
+        text = path.read_bytes()
+        return next((kind for kind, abi in ABIS.items() if abi.entry.encode() in text), "routing")
     file, _, attribute = name.rpartition(":")
     return "memory" if file.endswith(".py") and "accept" in _methods(Path(file), attribute) else "routing"
 
@@ -255,7 +265,7 @@ def _network_of(reference: str) -> dict[str, Any]:
     network = data.get("network") if isinstance(data, Mapping) else None
     if not isinstance(network, Mapping):
         raise ConfigErrors.single("a file with the key 'network'", repr(reference), path="--network")
-    return {key: value for key, value in network.items() if key != "routing"}
+    return dict(network)
 
 
 def _parameter(text: str) -> tuple[str, Any]:

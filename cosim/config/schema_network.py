@@ -53,7 +53,6 @@ VcCount = Annotated[int, Field(ge=1, le=32)]
 Buffer = Annotated[int, Field(ge=1, le=65536)]
 Index = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
-Allocator = Literal["islip", "separable_input_first", "separable_output_first"]
 
 MESSAGE_CLASSES = ("token", "weight", "prefetch")
 
@@ -79,6 +78,13 @@ ONE_WAY = ("dor", "direct", "up_down", "layered_shortest_path", "table")
 HALVES_ITS_VCS = ("dateline", "dateline_booksim", "min_adaptive")
 """Routings that part the VCs of every message class in two."""
 
+OF_BUILT_IN_ROUTERS = (
+    "routing", "routing_delay", "vc_alloc_delay", "sw_alloc_delay", "st_prepare_delay", "st_final_delay",
+    "link_buffer_flits", "vc_allocator", "sw_allocator", "alloc_iters", "arb_type", "priority", "speculative",
+    "wait_for_tail_credit", "compat",
+)  # fmt: skip
+"""Keys of a network that its built-in routers read and a router model does not."""
+
 MOST_INPUT_VCS = 64
 """Input VCs (ports × VCs) of a router that the network core holds: its masks have 64 bits."""
 
@@ -92,7 +98,60 @@ class TableRowSpec(Spec):
     link: Index = 0
 
 
-class RoutingSpec(ShortSpec):
+class PluggableSpec(ShortSpec):
+    """One of a few by name, in a file also just the name, or a plug-in: ``{"plugin": .., "params": {..}}``.
+
+    ``plugin`` is a path (``.so``, ``.c``) or an entry point; ``params`` are what it gets.
+    """
+
+    name: str
+    plugin: Any = None
+    params: dict[Name, Any] = Field(default_factory=dict)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _shorthand(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            return {"name": value}
+        if isinstance(value, Mapping) and "plugin" in value:
+            return {"name": "plugin", **value}
+        return value
+
+    @model_serializer
+    def _short(self) -> Any:
+        return self.name if self.plugin is None else self._plugin_short()
+
+    def _plugin_short(self) -> dict[str, Any]:
+        named = self.plugin if isinstance(self.plugin, str) else str(getattr(self.plugin, "__name__", self.plugin))
+        return {"plugin": named, "params": self.params} if self.params else {"plugin": named}
+
+    def problems(self) -> Iterator[Problem]:
+        if (self.name == "plugin") != (self.plugin is not None):
+            yield Problem((), '{"plugin": path or entry point, "params": {..}}', repr(self.name))
+        if self.plugin is None and self.params:
+            yield Problem(("params",), "a plugin that they are for", "params alone")
+
+
+class AllocatorSpec(PluggableSpec):
+    """What matches the requests of a router's stage with what they ask for."""
+
+    name: Literal["islip", "separable_input_first", "separable_output_first", "plugin"]
+
+
+class LevelAllocatorSpec(AllocatorSpec):
+    """The allocator of a system's level: no plug-in."""
+
+    name: Literal["islip", "separable_input_first", "separable_output_first"]
+    plugin: None = None
+
+
+class RouterSpec(PluggableSpec):
+    """The routers: input-queued ones with virtual channels (BookSim2's name ``iq``), or a model of the user's."""
+
+    name: Literal["iq", "plugin"]
+
+
+class RoutingSpec(PluggableSpec):
     """A routing by name, in a file also just the name; ``table`` is a CSV file or a list of rows.
 
     ``root`` is the router that up*/down* routes of a graph are ordered from. ``plugin`` is a path (``.so``, ``.c``,
@@ -105,26 +164,22 @@ class RoutingSpec(ShortSpec):
     ]  # fmt: skip
     table: Annotated[Items[TableRowSpec], BeforeValidator(rows_of)] | None = None
     root: Index | None = None
-    plugin: Any = None
-    params: dict[Name, Any] = Field(default_factory=dict)
 
     @model_validator(mode="before")
     @classmethod
     def _shorthand(cls, value: Any) -> Any:
         if isinstance(value, str):
             return {"name": value}
-        if isinstance(value, Mapping) and "table" in value:
-            return {"name": "table", **value}
-        if isinstance(value, Mapping) and "plugin" in value:
-            return {"name": "plugin", **value}
+        if isinstance(value, Mapping):
+            short = next((key for key in ("table", "plugin") if key in value), None)
+            return value if short is None else {"name": short, **value}
         # a routing of this process, from Python
         return {"name": "plugin", "plugin": value} if callable(value) else value
 
     @model_serializer
     def _short(self) -> Any:
         if self.plugin is not None:
-            named = self.plugin if isinstance(self.plugin, str) else str(getattr(self.plugin, "__name__", self.plugin))
-            return {"plugin": named, "params": self.params} if self.params else {"plugin": named}
+            return self._plugin_short()
         if self.table is not None:
             return {"table": [row.model_dump() for row in self.table]}
         return self.name if self.root is None else {"name": self.name, "root": self.root}
@@ -134,10 +189,7 @@ class RoutingSpec(ShortSpec):
             yield Problem((), '{"table": file or rows of router, destination, next_router}', repr(self.name))
         if self.root is not None and self.name != "up_down":
             yield Problem(("root",), "no root: up_down alone reads it", str(self.root))
-        if (self.name == "plugin") != (self.plugin is not None):
-            yield Problem((), '{"plugin": path or entry point, "params": {..}}', repr(self.name))
-        if self.plugin is None and self.params:
-            yield Problem(("params",), "a plugin that they are for", "params alone")
+        yield from super().problems()
 
 
 class LevelRoutingSpec(RoutingSpec):
@@ -181,8 +233,8 @@ class NetworkSpec(Spec):
     credit_delay: Delay = 1
     link_latency: LinkLatency = 1
     link_buffer_flits: Buffer | None = None
-    vc_allocator: Allocator = "islip"
-    sw_allocator: Allocator = "islip"
+    vc_allocator: AllocatorSpec = AllocatorSpec(name="islip")
+    sw_allocator: AllocatorSpec = AllocatorSpec(name="islip")
     alloc_iters: Annotated[int, Field(ge=1, le=64)] = 1
     arb_type: Literal["round_robin", "matrix"] = "round_robin"
     priority: Literal["none", "age"] = "none"
@@ -234,15 +286,13 @@ class NetworkSpec(Spec):
 
     def allocation_problems(self) -> Iterator[Problem]:
         """Keys of allocation that the chosen allocators never read, or that do not go together."""
-        used = (self.vc_allocator, self.sw_allocator)
+        used = {self.vc_allocator.name, self.sw_allocator.name}
         if self.alloc_iters > 1 and "islip" not in used:
             yield Problem(
                 ("alloc_iters",), "1: no allocator here is islip, which alone reads it", str(self.alloc_iters)
             )
-        if self.arb_type != "round_robin" and set(used) == {"islip"}:
-            yield Problem(
-                ("arb_type",), "an allocator that reads it (separable_…)", f"{self.arb_type!r} with islip alone"
-            )
+        if self.arb_type != "round_robin" and not any(name.startswith("separable") for name in used):
+            yield Problem(("arb_type",), "a separable allocator, which alone reads it", repr(self.arb_type))
         if self.speculative and self.vc_alloc_delay > self.sw_alloc_delay:
             yield Problem(
                 ("vc_alloc_delay",),
@@ -393,6 +443,8 @@ class LevelSpec(NetworkSpec):
     routing: LevelRoutingSpec
     num_vcs: VcCount
     vc_buf_size: Buffer
+    vc_allocator: LevelAllocatorSpec = LevelAllocatorSpec(name="islip")
+    sw_allocator: LevelAllocatorSpec = LevelAllocatorSpec(name="islip")
     link_latency: Annotated[int, Field(ge=1, le=1_000_000)] = 1
     flit_width: ByteCount
     clock: Frequency
@@ -515,6 +567,7 @@ class FailedLinkSpec(LinkNameSpec):
 class NetworkConfig(NetworkSpec):
     """A network by itself, as ``noc.Network`` takes it."""
 
+    router: RouterSpec = RouterSpec(name="iq")
     compat: Literal["none", "booksim2"] = "none"
     classes: dict[Name, ClassSpec] = Field(default_factory=dict)
     sessions: SessionsSpec | None = None
@@ -534,6 +587,18 @@ class NetworkConfig(NetworkSpec):
         """
         return validate(NetworkConfig, Document({path: description}), (path,))
 
+    def _unread_problems(self) -> Iterator[Problem]:
+        """Keys of the built-in routers, which a router model never reads."""
+        for key in OF_BUILT_IN_ROUTERS:
+            default = NetworkConfig.model_fields[key].get_default(call_default_factory=True)
+            if key == "routing" and self.routing is not None:
+                default = RoutingSpec.model_validate({"name": self.routings()[0]})
+            if getattr(self, key) != default:
+                yield Problem((key,), "no such key beside a router model, which does not read it", "one")
+        for name, spec in self.classes.items():
+            if spec.multicast:
+                yield Problem(("classes", name, "multicast"), "false: router models know no multicast", "true")
+
     @property
     def class_names(self) -> tuple[str, ...]:
         """Names of the message classes, in the order of their numbers."""
@@ -546,6 +611,8 @@ class NetworkConfig(NetworkSpec):
 
     def problems(self) -> Iterator[Problem]:
         yield from super().problems()
+        if self.router.plugin is not None:
+            yield from self._unread_problems()
         owner: dict[int, str] = {}
         for name, spec in self.classes.items():
             for position, vc in enumerate(spec.vcs):
@@ -561,13 +628,13 @@ class NetworkConfig(NetworkSpec):
             yield Problem(("classes",), "a class of packets beside session classes", "none")
         packets = [spec for spec in self.classes.values() if not spec.session]
         least = min((len(spec.vcs) for spec in packets), default=self.num_vcs)
-        if self.routing_name in HALVES_ITS_VCS and least < 2:
+        if self.routing_name in HALVES_ITS_VCS and least < 2 and self.router.plugin is None:
             yield Problem(
                 ("classes",) if self.classes else ("num_vcs",),
                 f"at least 2 VCs of every message class ({self.routing_name} parts them)",
                 str(least),
             )
-        if self.failed_links and self.routing_name not in SURVIVES_FAILURES:
+        if self.failed_links and self.routing_name not in SURVIVES_FAILURES and self.router.plugin is None:
             allowed = [name for name in ROUTINGS[self.topology.kind] if name in SURVIVES_FAILURES]
             yield Problem(
                 ("routing",), f"{one_of(allowed)}, which know ways around failed links", repr(self.routing_name)

@@ -7,12 +7,17 @@ import os
 import sys
 from typing import Any
 
-from cosim.conformance import memory, routing
+from cosim.conformance import memory, network
 from cosim.conformance.request import CheckFailed, CheckRequest, NotApplicable
 
 __all__ = ["CHECKS", "main"]
 
-CHECKS = {"routing": routing.CHECKS, "memory": memory.CHECKS}
+CHECKS = {
+    "routing": network.ROUTING,
+    "arbiters": network.ARBITERS,
+    "routers": network.ROUTERS,
+    "memory": memory.CHECKS,
+}
 
 
 def chosen(request: CheckRequest) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ class CheckRequest:
     """A plug-in and what it is checked on.
 
     Attributes:
-        kind: ``routing`` or ``memory``.
+        kind: ``routing``, ``arbiters``, ``routers`` or ``memory``.
         reference: a path or the name of an entry point.
         params: what it gets.
         packets: packets (bursts of a memory) of the soak.

@@ -19,7 +19,7 @@ from cosim.config.schema_topology import (
     PodFatTreeSpec,
     RingSpec,
 )
-from cosim.plugins.routing import RoutingPlugin
+from cosim.noc.network_plugins import NetworkPlugins
 
 __all__ = ["build_spec", "build_topology", "routing_seed", "set_pipeline", "set_routing", "set_sessions"]
 
@@ -30,8 +30,8 @@ PIPELINE = (
 # keys of a network that its core takes as they are
 
 
-def build_spec(config: NetworkConfig, plugin: RoutingPlugin | None = None) -> _core.NetworkSpec:
-    """The core's description of `config`, routed by `plugin` where there is one.
+def build_spec(config: NetworkConfig, plugins: NetworkPlugins | None = None) -> _core.NetworkSpec:
+    """The core's description of `config`, with the plug-ins that it names.
 
     Raises:
         ConfigErrors: a route table that misses a router-destination pair or names a link that does not exist, a routing
@@ -50,13 +50,14 @@ def build_spec(config: NetworkConfig, plugin: RoutingPlugin | None = None) -> _c
         spec.set_retry(**config.retry.model_dump())
     build_topology(spec, config)
     _take_out(spec, config.failed_links)
-    try:
-        set_routing(spec, config)
-    except ValueError as problem:
-        raise ConfigErrors.single(f"a network that {config.routing_name} can route", str(problem), path=path) from None
-    if plugin is not None:
-        dims = getattr(config.topology, "shape", ())
-        spec.set_routing_plugin(plugin.core(config.topology.kind, dims))
+    if config.router.plugin is None:
+        try:
+            set_routing(spec, config)
+        except ValueError as problem:
+            expected = f"a network that {config.routing_name} can route"
+            raise ConfigErrors.single(expected, str(problem), path=path) from None
+    if plugins is not None:
+        plugins.give_to(spec, config)
     problems = Problems()
     for sentence in spec.problems():
         problems.add(path, "a network that can be built", sentence)
@@ -69,8 +70,8 @@ def set_pipeline(spec: _core.NetworkSpec, config: NetworkSpec) -> None:
     for key in PIPELINE:
         setattr(spec, key, getattr(config, key))
     spec.set_allocation(
-        vc=getattr(_core.AllocatorKind, config.vc_allocator),
-        sw=getattr(_core.AllocatorKind, config.sw_allocator),
+        vc=getattr(_core.AllocatorKind, config.vc_allocator.name),
+        sw=getattr(_core.AllocatorKind, config.sw_allocator.name),
         arbiter=getattr(_core.ArbiterKind, config.arb_type),
         iterations=config.alloc_iters,
         age_priority=config.priority == "age",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import copy
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,14 +12,17 @@ import numpy.typing as npt
 import pandas as pd
 
 from cosim import _core
-from cosim.config.errors import Problems
+from cosim.config.errors import ConfigErrors, Problems
 from cosim.config.schema_network import NetworkConfig
 from cosim.noc.deadlock import DeadlockCheck, check_deadlock
 from cosim.noc.frames import delivery_frame, packet_rows, session_frame, with_times
 from cosim.noc.graph import build_spec, routing_seed
+from cosim.noc.network_plugins import load_network_plugins
 from cosim.noc.results import LatencyTerms, PacketResult, RoutingCost, TrafficResult
 from cosim.noc.traffic import read_traffic
-from cosim.plugins.routing import RoutingPlugin, load_routing, routing_errors
+from cosim.plugins.description import Description
+from cosim.plugins.routing import RoutingPlugin
+from cosim.plugins.topologies import made_topology
 
 __all__ = ["Network"]
 
@@ -44,9 +48,9 @@ class Network:
     """
 
     def __init__(self, config: Mapping[str, Any] | NetworkConfig) -> None:
-        self._config = config if isinstance(config, NetworkConfig) else NetworkConfig.from_dict(config)
-        self._plugin = _load_plugin(self._config)
-        self._spec = build_spec(self._config, self._plugin)
+        self._config = config if isinstance(config, NetworkConfig) else _checked(config)
+        self._plugins = load_network_plugins(self._config)
+        self._spec = build_spec(self._config, self._plugins)
         self._terminals: list[Any] = list(self._spec.terminals)
 
     @property
@@ -62,7 +66,20 @@ class Network:
     @property
     def routing_plugin(self) -> RoutingPlugin | None:
         """The plug-in that routes, where there is one."""
-        return self._plugin
+        return self._plugins.routing
+
+    @property
+    def plugins(self) -> Mapping[str, Description]:
+        """Key of the description (routing, vc_allocator, sw_allocator, router) → the plug-in that it names."""
+        return self._plugins.descriptions()
+
+    @cached_property
+    def pipeline_cycles(self) -> int:
+        """Cycles that a flit spends in a router without contention; a router model states its own."""
+        if self._plugins.router is None:
+            return self._config.pipeline_cycles
+        with self._plugins.in_use():
+            return int(_core.FlitNetwork(self._spec).router_pipeline_cycles)
 
     @property
     def nodes(self) -> int:
@@ -75,14 +92,14 @@ class Network:
         return int(self._spec.routers)
 
     def zero_load_latency_cycles(self, hops: float, link_cycles: float, size_flits: int) -> float:
-        """Latency without contention: hops x (R + V + S + X) + links + injection, ejection and reading + size - 1.
+        """Latency without contention: hops x pipeline + links + injection, ejection and reading + size - 1.
 
         Args:
             hops: routers visited, the destination's included.
             link_cycles: sum of the latencies of the links between them.
             size_flits: packet size.
         """
-        return hops * self._config.pipeline_cycles + link_cycles + TERMINAL_CYCLES + size_flits - 1
+        return hops * self.pipeline_cycles + link_cycles + TERMINAL_CYCLES + size_flits - 1
 
     def run_traffic(
         self,
@@ -128,7 +145,7 @@ class Network:
             message_class=message_class,
         )
         self._check_sets(traffic.dest_sets, packet_size_flits)
-        with routing_errors(self._plugin):
+        with self._plugins.in_use():
             run = _core.TrafficRun(self._seeded(seed), traffic)
             while not run.advance(WORK_PER_CALL):
                 pass
@@ -153,7 +170,7 @@ class Network:
 
     def _seeded(self, seed: int) -> _core.NetworkSpec:
         """The core's description with routing draws of a run's seed."""
-        if self._spec.routing_kind == _core.RoutingKind.table:
+        if self._spec.routing_kind == _core.RoutingKind.table and self._plugins.router is None:
             return self._spec
         spec = copy(self._spec)
         spec.set_routing_function(spec.routing_kind, routing_seed(seed))
@@ -165,9 +182,16 @@ class Network:
         A plug-in is asked as in an empty network: what it answers under load is not seen.
 
         Raises:
+            ConfigErrors: a router model routes, and does not say how.
             PluginError: a routing plug-in that failed.
         """
-        with routing_errors(self._plugin):
+        if self._plugins.router is not None:
+            raise ConfigErrors.single(
+                "built-in routers: what a router model does is not known beforehand, its runs watch for deadlocks",
+                repr(self._plugins.router.description.name),
+                path="network.router",
+            )
+        with self._plugins.in_use():
             return check_deadlock(self._spec)
 
     def run_packets(self, frame: pd.DataFrame) -> pd.DataFrame:
@@ -195,7 +219,7 @@ class Network:
     def packet_run(self, frame: pd.DataFrame) -> PacketResult:
         """As `run_packets`, with the multicasts' deliveries, the links' counters, the makespan and the work done."""
         checked = packet_rows(frame, self._config, self._spec)
-        with routing_errors(self._plugin):
+        with self._plugins.in_use():
             run = _core.PacketRun(self._spec, checked.rows, checked.dest_sets)
             while not run.advance(WORK_PER_CALL):
                 pass
@@ -215,7 +239,17 @@ class Network:
         refused = int((records[:, 1] < 0).sum())
         hops = run.session_flit_hops
         return PacketResult(
-            packets, links, makespan, run.flit_hops, run.core_bytes, deliveries, cost, sessions, hops, refused
+            packets,
+            links,
+            makespan,
+            run.flit_hops,
+            run.core_bytes,
+            deliveries,
+            cost,
+            sessions,
+            hops,
+            refused,
+            run.router_calls,
         )
 
     def session_links(self, source: int, nodes: Sequence[int]) -> list[tuple[int, int]]:
@@ -277,6 +311,7 @@ class Network:
                 self._links(run.connected_outputs(), r.window_counters(), cycles), run.retry_counters()
             ),
             routing_cost=_cost(run.plugin_cost),
+            router_calls=run.router_calls,
         )
 
     def _with_retries(self, links: pd.DataFrame, counters: npt.NDArray[np.int64]) -> pd.DataFrame:
@@ -329,11 +364,10 @@ def _half_width(packets: Sequence[int], latency_sums: Sequence[int]) -> float:
     return T_QUANTILE_975 * float(np.std(means, ddof=1)) / float(np.sqrt(len(means)))
 
 
-def _load_plugin(config: NetworkConfig) -> RoutingPlugin | None:
-    routing = config.routing
-    if routing is None or routing.plugin is None:
-        return None
-    return load_routing(routing.plugin, routing.params, "network.routing.params")
+def _checked(description: Mapping[str, Any]) -> NetworkConfig:
+    if isinstance(description, Mapping) and "topology" in description:
+        description = {**description, "topology": made_topology(description["topology"])}
+    return NetworkConfig.from_dict(description)
 
 
 def _cost(counted: _core.PluginCost | None) -> RoutingCost | None:

@@ -53,7 +53,8 @@ class TrafficResult:
     were not. `packet_latency_mean_half_width_cycles` is half the width of the mean's 95 % interval from 20 batch means
     (nan when a batch is empty). Packet latency counts from creation, network latency from the head's injection, flit
     latency from each flit's own injection, all to the cycle in which the node reads the (tail) flit. `stable` is false
-    when packets were left or the sources fell behind: see `docs/network.md`.
+    when packets were left or the sources fell behind: see `docs/network.md`. `router_calls` counts the calls of a
+    router model, None with the built-in routers.
     """
 
     offered_rate: float
@@ -82,6 +83,7 @@ class TrafficResult:
     core_bytes: int
     links: pd.DataFrame
     routing_cost: RoutingCost | None = None
+    router_calls: int | None = None
 
 
 @dataclass(frozen=True)
@@ -106,3 +108,4 @@ class PacketResult:
     sessions: pd.DataFrame | None = None
     session_flit_hops: int = 0
     refused_packets: int = 0
+    router_calls: int | None = None

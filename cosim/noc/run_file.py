@@ -17,6 +17,7 @@ from cosim.config.schema_network import NetworkConfig
 from cosim.config.validate import validate
 from cosim.noc.network import Network
 from cosim.noc.traffic import read_traffic
+from cosim.plugins.topologies import made_topology
 
 __all__ = ["NetworkRun", "load", "load_network"]
 
@@ -98,6 +99,12 @@ def _network(document: Document) -> Network:
         value = document.get(path)
         if isinstance(value, str):
             document.set(path, str(document.folder_of(path) / Path(value).expanduser()))
+    topology = document.get(("network", "topology"))
+    if isinstance(topology, Mapping) and "plugin" in topology:
+        try:
+            document.set(("network", "topology"), made_topology(topology))
+        except ConfigErrors as error:
+            raise ConfigErrors(_placed(document, e) for e in error.errors) from None
     try:
         return Network(validate(NetworkConfig, document, ("network",)))
     except ConfigErrors as error:

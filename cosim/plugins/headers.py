@@ -8,7 +8,7 @@ from pathlib import Path
 
 import cffi
 
-__all__ = ["constant", "declarations", "header", "include_dir"]
+__all__ = ["constant", "declarations", "header", "include_dir", "needed"]
 
 
 def include_dir() -> Path:
@@ -33,12 +33,24 @@ def header(name: str) -> Path:
 @cache
 def declarations(name: str) -> cffi.FFI:
     """What a header declares, read from the header itself so that there is one definition."""
+    ffi = cffi.FFI()
+    ffi.cdef(_declared(name))
+    return ffi
+
+
+def needed(name: str) -> list[str]:
+    """A header and the plug-in headers that it includes."""
     text = header(name).read_text(encoding="utf-8")
+    return [name, *re.findall(r"^#include <cosim/plugin/(\w+\.h)>$", text, re.MULTILINE)]
+
+
+def _declared(name: str) -> str:
+    """The declarations of a header and, before them, of the plug-in headers that it includes."""
+    text = header(name).read_text(encoding="utf-8")
+    included = needed(name)[1:]
     text = re.sub(r"#ifdef __cplusplus\n.*?#endif\n", "", text, flags=re.DOTALL)
     lines = [line for line in text.splitlines() if not line.startswith(("#", "__attribute__"))]
-    ffi = cffi.FFI()
-    ffi.cdef("\n".join(lines))
-    return ffi
+    return "\n".join([*(_declared(each) for each in included), *lines])
 
 
 @cache

@@ -14,7 +14,7 @@ from cosim.plugins.python_routing import from_address, from_python
 from cosim.plugins.registry import PluginError, find
 from cosim.plugins.shared_object import LoadedTable, load_shared_object
 
-__all__ = ["is_path", "load_table"]
+__all__ = ["is_path", "load_object", "load_table"]
 
 
 def load_table(reference: object, kind: str) -> LoadedTable:
@@ -24,7 +24,7 @@ def load_table(reference: object, kind: str) -> LoadedTable:
         reference: the path of a shared object (``.so``) or C file (``.c``), ``path.py:name``, the name of an entry
             point of this kind, a Python function or class, an object with ``address`` (a numba cfunc; routing only),
             or a table loaded before.
-        kind: ``routing`` or ``memory``.
+        kind: ``routing``, ``arbiters``, ``routers`` or ``memory``.
 
     Raises:
         ConfigErrors: no such file or entry point.
@@ -41,6 +41,21 @@ def load_table(reference: object, kind: str) -> LoadedTable:
     if isinstance(reference, str):
         return _from_object(find(kind, reference).load(), kind, reference)
     return _from_object(reference, kind, None)
+
+
+def load_object(reference: object, kind: str) -> Any:
+    """Load a component that is a Python object: ``path.py:name``, the name of an entry point, or the object itself.
+
+    Raises:
+        ConfigErrors: no such file or entry point.
+        PluginError: its import fails.
+    """
+    if not isinstance(reference, str):
+        return reference
+    file, colon, name = reference.rpartition(":")
+    if colon and file.endswith(".py"):
+        return _from_file(Path(file).expanduser(), name)
+    return find(kind, reference).load()
 
 
 def is_path(reference: str) -> bool:
@@ -68,6 +83,11 @@ def _from_object(found: Any, kind: str, name: str | None) -> LoadedTable:
     if kind == "routing" and hasattr(found, "address") and not isinstance(found, type):
         label = name or str(getattr(found, "__name__", type(found).__name__))
         return from_address(found, label, pure=bool(getattr(found, "cosim_pure", False)))
+    if kind in ("arbiters", "routers"):
+        raise PluginError(
+            f"the plug-in {name or found!r} of kind {kind} is a {type(found).__name__}, expected the path of a shared "
+            "object or C file: this kind is written in C"
+        )
     if not callable(found):
         raise PluginError(
             f"the {kind} plug-in {name or found!r} is a {type(found).__name__}, expected a path, a function or a class"

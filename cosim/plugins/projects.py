@@ -13,12 +13,18 @@ from cosim.plugins.templates import EXAMPLES, examples
 
 __all__ = ["new_project"]
 
-GROUP = {"router": "routing", "memory": "memory"}
+GROUP = {
+    "router": "routing",
+    "arbiter": "arbiters",
+    "router_model": "routers",
+    "topology": "topologies",
+    "memory": "memory",
+}
 """What the command calls a kind → the group of its entry points."""
 
 _PYPROJECT = """\
 [build-system]
-requires = ["setuptools>=61"]
+requires = ["setuptools>=70.1"]
 build-backend = "setuptools.build_meta"
 
 [project]
@@ -79,8 +85,7 @@ _README = """\
 A {kind} plug-in for [cosim](https://pypi.org/project/cosim-moe/), begun from the example `{example}`.
 
 {build}    pip install .                        # then its name is {name}
-    cosim plugins check {name}
-{run}
+{check}{run}
 
 The contract is {contract}.
 """
@@ -91,7 +96,7 @@ def new_project(name: str, kind: str, language: str, example: str | None, folder
 
     Args:
         name: of the plug-in and its package: a Python identifier.
-        kind: ``router`` or ``memory``.
+        kind: of :data:`GROUP`.
         language: ``c`` or ``python``.
         example: one of :data:`~cosim.plugins.templates.EXAMPLES`; None for the first.
         folder: that is to hold the project, which becomes ``folder/name``.
@@ -104,6 +109,9 @@ def new_project(name: str, kind: str, language: str, example: str | None, folder
     """
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
         raise ConfigErrors.single("a name of small letters, digits and _", repr(name), path="NAME")
+    if (kind, language) not in EXAMPLES:
+        languages = [each for of, each in EXAMPLES if of == kind]
+        raise ConfigErrors.single(f"{one_of(languages)}, which {kind} plug-ins are written in", language, path="--lang")
     known = EXAMPLES[kind, language]
     chosen = known[0] if example is None else example
     if chosen not in known:
@@ -126,7 +134,7 @@ def new_project(name: str, kind: str, language: str, example: str | None, folder
     written = [Path(name) / relative for relative in files]
     if language == "c":
         # the header is the contract the source was written for: it goes with the source
-        for each in ("cosim_params.h", f"cosim_{kind}.h"):
+        for each in ("cosim_params.h", *headers.needed(f"cosim_{kind}.h")):
             target = root / "include" / "cosim" / "plugin" / each
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(headers.header(each), target)
@@ -152,9 +160,13 @@ def _python_files(name: str, kind: str, stem: str, source: str) -> dict[str, str
 def _readme(name: str, kind: str, language: str, example: str, attribute: str) -> str:
     built = f"./{name}.so" if language == "c" else f"./{name}/__init__.py:{attribute}"
     build = f"    make                                 # builds {built}\n" if language == "c" else ""
-    if kind == "router":
-        run = f"    cosim noc run noc-mesh8 -o network.routing.plugin={name}   # or {built}"
+    keys = {"router": "routing", "arbiter": "sw_allocator", "router_model": "router"}
+    if kind in keys:
+        run = f"    cosim noc run noc-mesh8 -o network.{keys[kind]}.plugin={name}   # or {built}"
+    elif kind == "topology":
+        run = f'    cosim plugins show {name}\n\nIn Python: `noc.Network({{"topology": {{"plugin": "{name}"}}}})`.'
     else:
         run = f"    cosim mem run requests.csv --preset HBM2_2000 -o plugin={name}   # or {built}"
     contract = f"`include/cosim/plugin/cosim_{kind}.h`" if language == "c" else "that of `cosim.plugins` in its guide"
-    return _README.format(name=name, kind=kind, example=example, build=build, run=run, contract=contract)
+    check = "" if kind == "topology" else f"    cosim plugins check {name}\n"
+    return _README.format(name=name, kind=kind, example=example, build=build, check=check, run=run, contract=contract)

@@ -12,7 +12,7 @@ from cosim.plugins import headers
 from cosim.plugins.description import Description, Parameter
 from cosim.plugins.shared_object import ABIS, LoadedTable, c_text
 
-__all__ = ["PythonTable", "parameters_of", "qualified_name"]
+__all__ = ["PythonTable", "parameters_of", "parameters_of_call", "qualified_name"]
 
 
 class PythonTable:
@@ -93,12 +93,18 @@ def _source(component: Any) -> tuple[str, str]:
 
 def parameters_of(component: Any) -> tuple[Parameter, ...] | None:
     """Keyword parameters of a function or class after its first one; None where it takes any."""
+    found = parameters_of_call(component)
+    return None if found is None else found[1:]
+
+
+def parameters_of_call(component: Any) -> tuple[Parameter, ...] | None:
+    """All parameters of a function or class; None where it takes any."""
     try:
         signature = inspect.signature(component)
     except (ValueError, TypeError):
         return None
     found: list[Parameter] = []
-    for parameter in list(signature.parameters.values())[1:]:
+    for parameter in signature.parameters.values():
         if parameter.kind in (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL):
             return None
         default = None if parameter.default is inspect.Parameter.empty else parameter.default

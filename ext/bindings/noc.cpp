@@ -16,8 +16,10 @@
 #include "noc/dependency.hpp"
 #include "noc/flit_network.hpp"
 #include "noc/multicast.hpp"
+#include "noc/plugin_arbiter.hpp"
 #include "noc/plugin_routing.hpp"
 #include "noc/route_tables.hpp"
+#include "noc/router_models.hpp"
 #include "noc/spec.hpp"
 #include "noc/topology.hpp"
 #include "noc/traffic.hpp"
@@ -113,7 +115,8 @@ void register_spec(py::module_& m) {
   py::enum_<noc::AllocatorKind>(m, "AllocatorKind")
       .value("islip", noc::AllocatorKind::islip)
       .value("separable_input_first", noc::AllocatorKind::separable_input_first)
-      .value("separable_output_first", noc::AllocatorKind::separable_output_first);
+      .value("separable_output_first", noc::AllocatorKind::separable_output_first)
+      .value("plugin", noc::AllocatorKind::plugin);
   py::enum_<noc::ArbiterKind>(m, "ArbiterKind")
       .value("round_robin", noc::ArbiterKind::round_robin)
       .value("matrix", noc::ArbiterKind::matrix);
@@ -151,10 +154,25 @@ void register_spec(py::module_& m) {
       .def(
           "set_allocation",
           [](noc::NetworkSpec& spec, noc::AllocatorKind vc, noc::AllocatorKind sw, noc::ArbiterKind arbiter,
-             std::int32_t iterations, bool age_priority,
-             bool speculative) { spec.allocation = {vc, sw, arbiter, iterations, age_priority, speculative}; },
+             std::int32_t iterations, bool age_priority, bool speculative) {
+            spec.allocation = {vc, sw, arbiter, iterations, age_priority, speculative, nullptr, nullptr};
+          },
           py::arg("vc"), py::arg("sw"), py::arg("arbiter"), py::arg("iterations"), py::arg("age_priority"),
           py::arg("speculative"), "How heads get output VCs and flits the switch.")
+      .def(
+          "set_arbiter_plugins",
+          [](noc::NetworkSpec& spec, std::shared_ptr<noc::PluginArbiterFactory> vc,
+             std::shared_ptr<noc::PluginArbiterFactory> sw) {
+            spec.allocation.vc_plugin = std::move(vc);
+            spec.allocation.sw_plugin = std::move(sw);
+          },
+          py::arg("vc"), py::arg("sw"), "The arbiters of stages whose allocator is of kind plugin, else None.")
+      .def(
+          "set_router_model",
+          [](noc::NetworkSpec& spec, std::shared_ptr<noc::RouterModelPlugin> plugin) {
+            spec.router_model = std::move(plugin);
+          },
+          py::arg("plugin"), "Routers are instances of this model.")
       .def_readwrite("compat_booksim2", &noc::NetworkSpec::compat_booksim2)
       .def(
           "add_class",
@@ -348,6 +366,12 @@ void register_network(py::module_& m) {
       .def_property_readonly("flit_hops", &noc::FlitNetwork::flit_hops)
       .def_property_readonly("core_bytes", &noc::FlitNetwork::core_bytes)
       .def_property_readonly("failure", &noc::FlitNetwork::failure)
+      .def_property_readonly(
+          "router_pipeline_cycles",
+          [](const noc::FlitNetwork& network) {
+            return network.terms(noc::LatencySums{0, 0, 1, 0, 0, 0}).router_cycles;
+          },
+          "Cycles that a flit spends in a router without contention.")
       .def("verify_conservation", &noc::FlitNetwork::verify_conservation)
       .def("wait_for_cycle", &noc::FlitNetwork::wait_for_cycle)
       .def("connected_outputs", &noc::FlitNetwork::connected_outputs)
@@ -367,6 +391,12 @@ void register_network(py::module_& m) {
             if (!loader.finished()) throw py::value_error("saved state is longer than this network's state");
           },
           py::arg("state"));
+}
+
+// Calls of router models; none with built-in routers.
+std::optional<std::int64_t> calls_of(const noc::FlitNetwork& network) {
+  if (network.router_models() == nullptr) return std::nullopt;
+  return network.router_models()->calls();
 }
 
 // What the routing plug-in of a network cost; None without one.
@@ -441,6 +471,7 @@ void register_runs(py::module_& m) {
            "Runs on for about max_work router cycles; true when complete.")
       .def_property_readonly("cycle", &noc::TrafficRun::cycle)
       .def_property_readonly("plugin_cost", [](const noc::TrafficRun& run) { return cost_of(run.network()); })
+      .def_property_readonly("router_calls", [](const noc::TrafficRun& run) { return calls_of(run.network()); })
       .def("result", &noc::TrafficRun::result, py::return_value_policy::reference_internal)
       .def("retry_counters", [](const noc::TrafficRun& run) { return retry_counters(run.network()); })
       .def("connected_outputs", [](const noc::TrafficRun& run) { return run.network().connected_outputs(); });
@@ -516,6 +547,7 @@ void register_runs(py::module_& m) {
                              })
       .def_property_readonly("flit_hops", [](noc::PacketRun& run) { return run.network().flit_hops(); })
       .def_property_readonly("plugin_cost", [](noc::PacketRun& run) { return cost_of(run.network()); })
+      .def_property_readonly("router_calls", [](noc::PacketRun& run) { return calls_of(run.network()); })
       .def_property_readonly("core_bytes", [](noc::PacketRun& run) { return run.network().core_bytes(); })
       .def("connected_outputs", [](noc::PacketRun& run) { return run.network().connected_outputs(); })
       .def("connected_counters",

@@ -23,11 +23,15 @@ std::uint64_t first_by(std::uint64_t among, Key key) {
 
 }  // namespace
 
-Allocator::Allocator(const AllocatorSpec& spec, std::uint32_t routers, std::uint32_t inputs, std::uint32_t outputs)
-    : spec_(spec), inputs_{inputs, outputs, {}, {}}, outputs_{outputs, inputs, {}, {}} {
+Allocator::Allocator(const AllocatorSpec& spec, const AllocationStage& stage, const UserAllocatorFactory* plugin)
+    : spec_(spec), inputs_{stage.width(), stage.width(), {}, {}}, outputs_{stage.width(), stage.width(), {}, {}} {
+  if (spec.kind == AllocatorKind::plugin) {
+    user_ = plugin->create(stage);
+    return;
+  }
   const bool matrix = spec.kind != AllocatorKind::islip && spec.arbiter == ArbiterKind::matrix;
   for (Side* side : {&inputs_, &outputs_}) {
-    const std::size_t arbiters = std::size_t{routers} * side->ports;
+    const std::size_t arbiters = std::size_t{stage.routers} * side->ports;
     if (!matrix) {
       side->next.resize(arbiters);
       continue;
@@ -84,16 +88,23 @@ void Allocator::served(std::uint32_t router, std::uint32_t input, std::uint32_t 
   outputs_.served(std::size_t{router} * outputs_.ports + output, input);
 }
 
-void Allocator::match(std::uint32_t router, const AllocationRequests& requests, AllocationMatch& found) {
+bool Allocator::match(std::uint32_t router, std::int64_t cycle, const AllocationRequests& requests,
+                      AllocationMatch& found) {
   found.inputs = 0;
   switch (spec_.kind) {
     case AllocatorKind::islip:
-      return match_islip(router, requests, found);
+      match_islip(router, requests, found);
+      return true;
     case AllocatorKind::separable_input_first:
-      return match_input_first(router, requests, found);
+      match_input_first(router, requests, found);
+      return true;
     case AllocatorKind::separable_output_first:
-      return match_output_first(router, requests, found);
+      match_output_first(router, requests, found);
+      return true;
+    case AllocatorKind::plugin:
+      return user_->match(router, cycle, requests, found);
   }
+  return true;
 }
 
 // Every free output grants an input, every free input accepts a grant; again with what is left.
@@ -172,6 +183,7 @@ void Allocator::visit(sim::Visitor& v) {
     v.vector(sim::Kind::state, side->next);
     v.vector(sim::Kind::state, side->ranks);
   }
+  if (user_ != nullptr) user_->visit(v);
 }
 
 }  // namespace cosim::noc

@@ -7,6 +7,8 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <string>
 #include <vector>
 
 #include "noc/bits.hpp"
@@ -14,7 +16,7 @@
 
 namespace cosim::noc {
 
-enum class AllocatorKind : std::uint8_t { islip, separable_input_first, separable_output_first };
+enum class AllocatorKind : std::uint8_t { islip, separable_input_first, separable_output_first, plugin };
 
 // Of a separable allocator: round robin, or a matrix of who was served before whom (least recently served first).
 enum class ArbiterKind : std::uint8_t { round_robin, matrix };
@@ -24,6 +26,14 @@ struct AllocatorSpec {
   ArbiterKind arbiter = ArbiterKind::round_robin;  // of separable kinds
   std::int32_t iterations = 1;                     // of iSLIP
   bool ignores_keys = false;                       // BookSim2's iSLIP knows no priorities
+};
+
+// What a user's allocator may know of the packet behind a request.
+struct RequestFacts {
+  std::int64_t create_cycle = 0;
+  std::uint32_t packet_flits = 0;
+  std::uint16_t message_class = 0;
+  bool speculative = false;
 };
 
 // Who asks for what in one allocation: at most 64 inputs and outputs. Every pair has two keys, by which the arbiter of
@@ -63,6 +73,9 @@ class AllocationRequests {
   [[nodiscard]] std::int64_t output_key(std::uint32_t input, std::uint32_t output) const {
     return output_keys_[pair(input, output)];
   }
+  // Of the packet at the front of an input VC of the router.
+  void set_facts(std::uint32_t vc, const RequestFacts& facts) { facts_[vc] = facts; }
+  [[nodiscard]] const RequestFacts& facts(std::uint32_t vc) const { return facts_[vc]; }
   [[nodiscard]] std::size_t core_bytes() const { return kMost * kMost * (1 + 2 * sizeof(std::int64_t)); }
 
  private:
@@ -73,6 +86,7 @@ class AllocationRequests {
   std::uint64_t outputs_ = 0;
   std::uint64_t of_input_[kMost] = {};
   std::uint64_t of_output_[kMost] = {};
+  RequestFacts facts_[kMost] = {};
   std::vector<std::uint8_t> labels_;  // what the owner wants to find again: the VC that a pair stands for
   std::vector<std::int64_t> input_keys_;
   std::vector<std::int64_t> output_keys_;
@@ -84,12 +98,51 @@ struct AllocationMatch {
   std::uint8_t output[AllocationRequests::kMost] = {};  // of matched inputs
 };
 
-// The allocators of one kind of all routers.
+// What is allocated: output VCs to input VCs, or output ports to input ports.
+struct AllocationStage {
+  bool of_vcs = false;
+  std::uint32_t routers = 0;
+  std::uint32_t ports = 0;
+  std::uint32_t num_vcs = 0;
+  std::uint32_t classes = 0;
+  [[nodiscard]] std::uint32_t width() const { return of_vcs ? ports * num_vcs : ports; }
+};
+
+// An allocator of the user's for all routers.
+class UserAllocator {
+ public:
+  UserAllocator() = default;
+  UserAllocator(const UserAllocator&) = delete;
+  UserAllocator& operator=(const UserAllocator&) = delete;
+  virtual ~UserAllocator() = default;
+  // false: it failed, see failure().
+  virtual bool match(std::uint32_t router, std::int64_t cycle, const AllocationRequests& requests,
+                     AllocationMatch& found) = 0;
+  [[nodiscard]] virtual std::string failure() const = 0;
+  virtual void visit(sim::Visitor& v) = 0;
+};
+
+// Makes one per network and stage, so that a spec can be run any number of times.
+class UserAllocatorFactory {
+ public:
+  UserAllocatorFactory() = default;
+  UserAllocatorFactory(const UserAllocatorFactory&) = delete;
+  UserAllocatorFactory& operator=(const UserAllocatorFactory&) = delete;
+  virtual ~UserAllocatorFactory() = default;
+  [[nodiscard]] virtual std::string name() const = 0;
+  // Throws std::invalid_argument when it does not take this stage.
+  [[nodiscard]] virtual std::unique_ptr<UserAllocator> create(const AllocationStage& stage) const = 0;
+};
+
+// The allocators of one stage of all routers.
 class Allocator {
  public:
-  Allocator(const AllocatorSpec& spec, std::uint32_t routers, std::uint32_t inputs, std::uint32_t outputs);
+  // `plugin` with kind plugin alone.
+  Allocator(const AllocatorSpec& spec, const AllocationStage& stage, const UserAllocatorFactory* plugin = nullptr);
 
-  void match(std::uint32_t router, const AllocationRequests& requests, AllocationMatch& found);
+  // false: the user's allocator failed, see failure().
+  bool match(std::uint32_t router, std::int64_t cycle, const AllocationRequests& requests, AllocationMatch& found);
+  [[nodiscard]] std::string failure() const { return user_->failure(); }
 
   [[nodiscard]] std::size_t core_bytes() const;
   void visit(sim::Visitor& v);
@@ -116,6 +169,7 @@ class Allocator {
   AllocatorSpec spec_;
   Side inputs_;
   Side outputs_;
+  std::unique_ptr<UserAllocator> user_;
 };
 
 }  // namespace cosim::noc

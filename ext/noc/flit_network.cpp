@@ -35,6 +35,7 @@ std::int64_t FlitNetwork::next_event() const {
   std::int64_t first = future_sources_.empty() ? kNoEvent : std::max(next, future_sources_.front().cycle);
   if (sessions_ != nullptr) first = std::min(first, std::max(next, sessions_->next()));
   if (!late_arrivals_.empty()) first = std::min(first, std::max(next, late_arrivals_.front().cycle));
+  if (models_ != nullptr) first = std::min(first, models_->next_event(cycle_));
   const std::int64_t last = std::min(first - 1, cycle_ + std::max(wakes_mask_, arrivals_mask_));
   for (std::int64_t t = next; t <= last; ++t) {
     const auto stamp = static_cast<std::uint32_t>(t - base_);

@@ -22,6 +22,7 @@
 #include "noc/link_retry.hpp"
 #include "noc/multicast.hpp"
 #include "noc/packet.hpp"
+#include "noc/router_models.hpp"
 #include "noc/sessions.hpp"
 #include "noc/spec.hpp"
 #include "sim/faults.hpp"
@@ -99,7 +100,9 @@ class FlitNetwork {
 
   // The routing function; nullptr with a table.
   [[nodiscard]] const RoutingFunction* routing_function() const { return routing_.get(); }
-  // Why the routing function ended the run; empty when it did not.
+  // The routers of the user's; nullptr with the built-in ones.
+  [[nodiscard]] const RouterModels* router_models() const { return models_.get(); }
+  // Why a routing function, allocator or router of the user's ended the run; empty when none did.
   [[nodiscard]] const std::string& failure() const { return failure_; }
 
   // Booked since the owner last cleared them, in an order that depends on nothing but the offers.
@@ -408,6 +411,7 @@ class FlitNetwork {
   struct Allocation {
     Allocator vcs;  // input VCs x output VCs
     Allocator ports;
+    bool facts = false;           // a user's allocator wants to know the packets behind the requests
     AllocationRequests requests;  // of the router at hand
     std::vector<std::uint8_t>
         next_vc;  // [router * ports + port]: the VC of an input to prefer among those for an output
@@ -433,6 +437,8 @@ class FlitNetwork {
   void put_forward(std::uint32_t r, std::uint32_t bit, std::uint32_t out, bool speculative);
   [[nodiscard]] std::int64_t age_key(std::uint32_t id) const;
   [[nodiscard]] bool has_credit(std::uint32_t r, std::uint32_t resource, std::uint32_t now) const;
+  void tell_facts(std::uint32_t id, bool speculative);
+  void fail_allocator(const Allocator& allocator);
   void head_waits(std::uint32_t id, std::uint32_t now);
   void release_later(std::uint32_t id, std::uint32_t out, std::uint32_t sent, std::uint32_t freed);
   void release(std::uint32_t id, std::uint32_t now);
@@ -466,6 +472,9 @@ class FlitNetwork {
   template <class Visit>
   bool any_link_of(const Packet& packet, Visit visit) const;
   void book_links(const Packet& packet);
+  // routers of the user's: router_models.cpp
+  friend class RouterModels;
+  static void run_models(FlitNetwork& network, std::uint32_t now) { network.models_->step(network, now); }
 
   // routing functions: flit_network_routing.cpp
   friend class RouterView;
@@ -551,6 +560,8 @@ class FlitNetwork {
   // both empty where VCs do not wait for the credits of their tails
   std::vector<std::uint32_t> source_owned_;  // per terminal: injection VCs in use
   std::vector<std::uint64_t> awaits_tail_;   // per router: output VCs whose tail has left
+
+  std::unique_ptr<RouterModels> models_;  // none: the routers built in here
 
   // multicast; all empty without such a class
   std::unique_ptr<MulticastTrees> trees_;

@@ -20,15 +20,28 @@ void FlitNetwork::build_allocation(const NetworkSpec& spec) {
     awaits_tail_.resize(num_routers_);
   }
   if (spec.allocation.plain()) return;
-  const auto of_kind = [&](AllocatorKind kind) {
+  const auto made = [&](AllocatorKind kind, bool of_vcs, const UserAllocatorFactory* plugin) {
     const bool ignores = spec.compat_booksim2 && kind == AllocatorKind::islip;
-    return AllocatorSpec{kind, spec.allocation.arbiter, spec.allocation.iterations, ignores};
+    const AllocatorSpec each{kind, spec.allocation.arbiter, spec.allocation.iterations, ignores};
+    return Allocator(each, {of_vcs, num_routers_, as_u32(spec.ports), num_vcs_, num_classes_}, plugin);
   };
   const std::uint32_t ports = as_u32(spec.ports);
+  const AllocationSpec& how = spec.allocation;
   allocation_ = std::make_unique<Allocation>(
-      Allocation{Allocator(of_kind(spec.allocation.vc), num_routers_, vcs_per_router_, vcs_per_router_),
-                 Allocator(of_kind(spec.allocation.sw), num_routers_, ports, ports), AllocationRequests(),
+      Allocation{made(how.vc, true, how.vc_plugin.get()), made(how.sw, false, how.sw_plugin.get()),
+                 how.vc == AllocatorKind::plugin || how.sw == AllocatorKind::plugin, AllocationRequests(),
                  std::vector<std::uint8_t>(std::size_t{num_routers_} * ports)});
+}
+
+// What a user's allocator may know of the packet at the front of an input VC.
+void FlitNetwork::tell_facts(std::uint32_t id, bool speculative) {
+  const Packet& packet = packets_[rings_[input(id).front] & kPacketMask];
+  allocation_->requests.set_facts(id & 63U, {packet.create, as_u32(packet.size), packet.message_class, speculative});
+}
+
+void FlitNetwork::fail_allocator(const Allocator& allocator) {
+  failure_ = allocator.failure();
+  stuck_ = 1;
 }
 
 FlitNetwork::Moves FlitNetwork::allocate(std::uint32_t r, std::uint64_t heads, std::uint64_t flits, std::uint32_t now) {
@@ -116,7 +129,10 @@ std::uint64_t FlitNetwork::allocate_heads(std::uint32_t r, std::uint64_t heads, 
   a.requests.clear();
   for (std::uint64_t rest = heads; rest != 0; rest &= rest - 1) {
     const std::uint32_t id = base + lowest(rest);
-    if (add_head(id, now, speculation)) continue;
+    if (add_head(id, now, speculation)) {
+      if (a.facts) tell_facts(id, true);
+      continue;
+    }
     heads &= ~(rest & (0 - rest));
     if (routing_ != nullptr && traits_.several) {
       head_waits(id, now);
@@ -125,7 +141,7 @@ std::uint64_t FlitNetwork::allocate_heads(std::uint32_t r, std::uint64_t heads, 
     }
   }
   AllocationMatch found;
-  a.vcs.match(r, a.requests, found);
+  if (!a.vcs.match(r, cycle_, a.requests, found)) fail_allocator(a.vcs);
   for (std::uint64_t rest = found.inputs; rest != 0; rest &= rest - 1) {
     const std::uint32_t bit = lowest(rest);
     const std::uint32_t resource = found.output[bit];
@@ -184,6 +200,7 @@ FlitNetwork::Moves FlitNetwork::allocate_flits(std::uint32_t r, std::uint64_t fl
       continue;
     }
     put_forward(r, bit, vc.output, false);
+    if (a.facts) tell_facts(base + bit, false);
   }
   for (std::uint64_t rest = speculation.heads; rest != 0; rest &= rest - 1) {
     const std::uint32_t bit = lowest(rest);
@@ -192,7 +209,7 @@ FlitNetwork::Moves FlitNetwork::allocate_flits(std::uint32_t r, std::uint64_t fl
     }
   }
   AllocationMatch found;
-  a.ports.match(r, a.requests, found);
+  if (!a.ports.match(r, cycle_, a.requests, found)) fail_allocator(a.ports);
   Moves moves;
   for (std::uint64_t rest = found.inputs; rest != 0; rest &= rest - 1) {
     const std::uint32_t in = lowest(rest);

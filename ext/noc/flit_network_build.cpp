@@ -153,6 +153,7 @@ void FlitNetwork::build(const NetworkSpec& spec) {
   }
   build_routing(spec);
   build_allocation(spec);
+  if (spec.router_model != nullptr) models_ = std::make_unique<RouterModels>(*spec.router_model, spec);
   if (forks) build_multicast(spec);
   if (spec.has_sessions()) build_sessions(spec);
   if (retries) {
@@ -246,7 +247,7 @@ std::uint32_t FlitNetwork::offer(const PacketIn& packet) {
     reserve_copies(group.copies);
   }
   if (retry_ != nullptr && retry_of_.size() <= slot) retry_of_.resize(slot + std::size_t{1});
-  if (routing_ != nullptr) {
+  if (routing_ != nullptr || models_ != nullptr) {
     if (packet_number_.size() <= slot) packet_number_.resize(slot + std::size_t{1});
     packet_number_[slot] = packets_offered_++;
   }

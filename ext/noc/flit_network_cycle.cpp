@@ -759,6 +759,7 @@ bool FlitNetwork::send_of_class(std::uint32_t terminal, std::uint32_t message_cl
 }
 
 FlitNetwork::CycleFunction FlitNetwork::choose_cycle([[maybe_unused]] bool portable) const {
+  if (models_ != nullptr) return run_models;
   const std::uint32_t all_vcs = num_vcs_ == 32 ? ~0U : (1U << num_vcs_) - 1U;
   const bool plain = routing_ == nullptr && vc_sets_.size() == 1 && (vc_sets_[0] & all_vcs) == all_vcs &&
                      num_classes_ == 1 && class_masks_[0] == all_vcs && !any_gap_ && !batched_ && va_delay_ == 1 &&

@@ -12,7 +12,8 @@ LatencyTerms FlitNetwork::terms(const LatencySums& sums) const {
   LatencyTerms t;
   t.source_queueing_cycles = sums.packet_latency_cycles - sums.network_latency_cycles;
   const std::uint32_t allocation = spec_.allocation.speculative ? 0 : sa_delay_;  // beside the switch's, else before it
-  t.router_cycles = sums.hops * (va_delay_ + allocation + traversal_ + 1);
+  const std::uint32_t depth = models_ != nullptr ? models_->pipeline_cycles() : va_delay_ + allocation + traversal_ + 1;
+  t.router_cycles = sums.hops * depth;
   t.link_cycles = sums.link_cycles + sums.packets * kTerminalCycles;
   t.serialisation_cycles = sums.flits - sums.packets;
   t.contention_cycles = sums.network_latency_cycles - t.router_cycles - t.link_cycles - t.serialisation_cycles;
@@ -110,6 +111,7 @@ std::string FlitNetwork::verify_conservation() const {
   std::int64_t held = 0;
   const std::size_t router_slots = input_vcs() * (ring_mask_ + 1);
   for (std::size_t slot = 0; slot < router_slots; ++slot) held += (rings_[slot] & kFlit) != 0 ? 1 : 0;
+  if (models_ != nullptr) held = models_->flits();
   if (held != flits_in_flight()) {
     const std::string copied = trees_ == nullptr ? "" : std::to_string(copied_flits_) + " copied by branches, ";
     return "flits are lost: " + std::to_string(injected_flits_) + " injected, " + copied +
@@ -130,6 +132,10 @@ std::string FlitNetwork::verify_conservation() const {
     if (!broken.empty()) return broken;
   }
   if (!idle()) return {};
+  if (models_ != nullptr) {
+    const std::string left = models_->verify_idle();
+    if (!left.empty()) return left;
+  }
   if (trees_ != nullptr) {
     const std::string left = multicast_left();
     if (!left.empty()) return left;
@@ -161,6 +167,7 @@ std::string FlitNetwork::verify_conservation() const {
 }
 
 std::string FlitNetwork::wait_for_cycle() const {
+  if (models_ != nullptr) return "no router wants to be called; " + models_->left(*this);
   // Each waiting input VC names one it waits for: the one that holds the slot or the VC it needs.
   // Of a packet that forks, the branch that is furthest behind.
   const auto behind = [&](std::uint32_t id) { return trees_ == nullptr ? id : waiting_lane(id); };
@@ -258,6 +265,7 @@ std::size_t FlitNetwork::core_bytes() const {
   sum += bytes(injected_to_) + bytes(ejected_at_) + bytes(arrivals_) + bytes(departures_) + bytes(flit_arrivals_);
   sum += bytes(streams_) + bytes(booksim_draws_) + bytes(queue_order_) + bytes(to_route_) + bytes(arrived_);
   sum += bytes(candidates_) + bytes(candidate_count_) + bytes(asking_) + bytes(asking_active_) + bytes(packet_number_);
+  if (models_ != nullptr) sum += models_->core_bytes();
   sum += bytes(source_owned_) + bytes(awaits_tail_);
   if (allocation_ != nullptr) {
     sum += sizeof(Allocation) + allocation_->vcs.core_bytes() + allocation_->ports.core_bytes() +
@@ -395,6 +403,12 @@ void FlitNetwork::visit(sim::Visitor& v) {
     v.value(Kind::state, copies_due_);
     v.value(Kind::counter, copied_flits_);
     trees_->visit(v);
+  }
+  if (models_ != nullptr) {
+    v.vector(Kind::state, packet_number_);
+    v.value(Kind::counter, packets_offered_);
+    v.value(Kind::state, stuck_);
+    models_->visit(v, cycle_);
   }
   if (routing_ == nullptr) return;
   v.vector(Kind::state, streams_);

@@ -25,14 +25,24 @@ constexpr std::uint32_t kErrorBytes = 512;
 
 }  // namespace
 
-PluginRouting::PluginRouting(const RouterPlugin& plugin, const NetworkSpec& network) : plugin_(plugin) {
+PluginRouting::PluginRouting(const RouterPlugin& plugin, const NetworkSpec& network)
+    : plugin_(plugin), graph_(network, plugin.topology, plugin.dims, plugin.flit_bytes), topology_(graph_.table()) {
   const std::size_t theirs = plugin_.table->struct_size;
   std::memcpy(&table_, plugin_.table, std::min(theirs, sizeof(table_)));
   pure_ = (table_.caps & COSIM_CAP_PURE) != 0;
   stateless_ = pure_ || (table_.caps & COSIM_CAP_STATELESS) != 0;
   wants_view_ = (table_.caps & (COSIM_CAP_NO_VIEW | COSIM_CAP_PURE)) == 0;
   seed_key_ = sim::mix64(network.routing.seed);
-  describe(network);
+  hop_limit_ = std::max(1024U, 16 * word(network.routers));
+  credits_.resize(static_cast<std::size_t>(topology_.max_ports) * topology_.n_vcs);
+  out_queue_.resize(topology_.max_ports);
+  link_up_.resize(topology_.max_ports);
+  request_.struct_size = sizeof(request_);
+  view_.struct_size = sizeof(view_);
+  view_.n_ports = topology_.max_ports;
+  view_.credits = credits_.data();
+  view_.out_queue = out_queue_.data();
+  view_.link_up = link_up_.data();
   const std::size_t keys =
       static_cast<std::size_t>(topology_.n_nodes) * topology_.max_ports * topology_.n_endpoints * topology_.n_classes;
   if (keys <= kMostKeys) known_.resize(keys);
@@ -47,65 +57,6 @@ PluginRouting::PluginRouting(const RouterPlugin& plugin, const NetworkSpec& netw
 }
 
 PluginRouting::~PluginRouting() { table_.destroy(self_); }
-
-void PluginRouting::describe(const NetworkSpec& network) {
-  const auto ports = static_cast<std::size_t>(network.ports);
-  const std::size_t outputs = static_cast<std::size_t>(network.routers) * ports;
-  neighbor_.assign(outputs, COSIM_NO_LINK);
-  neighbor_port_.assign(outputs, 0);
-  link_latency_.assign(outputs, 0);
-  link_flit_bytes_.assign(outputs, 0);
-  link_clock_hz_.assign(outputs, 0);
-  link_level_.assign(outputs, 0);
-  ejects_.assign(outputs, COSIM_NO_LINK);
-  for (const LinkSpec& link : network.links) {
-    const std::size_t at =
-        static_cast<std::size_t>(link.from_router) * ports + static_cast<std::size_t>(link.from_port);
-    neighbor_[at] = word(link.to_router);
-    neighbor_port_[at] = word(link.to_port);
-    link_latency_[at] = word(link.latency);
-    link_flit_bytes_[at] = plugin_.flit_bytes;
-  }
-  for (const TerminalSpec& terminal : network.terminals) {
-    const std::uint32_t at = word(terminal.router) * word(network.ports) + word(terminal.port);
-    ejects_[at] = static_cast<std::uint32_t>(ejection_.size());
-    ejection_.push_back(at);
-  }
-  const std::uint64_t all = (std::uint64_t{1} << word(network.num_vcs)) - 1;
-  for (const ClassSpec& each : network.classes) class_vcs_.push_back(each.vc_mask);
-  if (class_vcs_.empty()) class_vcs_.push_back(all);
-  hop_limit_ = std::max(1024U, 16 * word(network.routers));
-  credits_.resize(ports * static_cast<std::size_t>(network.num_vcs));
-  out_queue_.resize(ports);
-  link_up_.resize(ports);
-
-  topology_.struct_size = sizeof(topology_);
-  topology_.n_nodes = word(network.routers);
-  topology_.n_endpoints = static_cast<std::uint32_t>(network.terminals.size());
-  topology_.max_ports = word(network.ports);
-  topology_.n_vcs = word(network.num_vcs);
-  topology_.n_classes = static_cast<std::uint32_t>(class_vcs_.size());
-  topology_.n_links = static_cast<std::uint32_t>(network.links.size());
-  topology_.n_dims = static_cast<std::uint32_t>(plugin_.dims.size());
-  topology_.flit_bytes = plugin_.flit_bytes;
-  topology_.kind = plugin_.topology.c_str();
-  topology_.dims = plugin_.dims.empty() ? nullptr : plugin_.dims.data();
-  topology_.neighbor = neighbor_.data();
-  topology_.neighbor_port = neighbor_port_.data();
-  topology_.ejection = ejection_.data();
-  topology_.class_vcs = class_vcs_.data();
-  topology_.link_latency = link_latency_.data();
-  topology_.link_flit_bytes = link_flit_bytes_.data();
-  topology_.link_clock_hz = link_clock_hz_.data();
-  topology_.link_level = link_level_.data();
-
-  request_.struct_size = sizeof(request_);
-  view_.struct_size = sizeof(view_);
-  view_.n_ports = topology_.max_ports;
-  view_.credits = credits_.data();
-  view_.out_queue = out_queue_.data();
-  view_.link_up = link_up_.data();
-}
 
 RoutingTraits PluginRouting::traits() const {
   RoutingTraits traits;
@@ -196,7 +147,7 @@ bool PluginRouting::convert(const RouteRequest& request, std::int32_t count, std
       std::swap(raw_[at], raw_[at - 1]);
     }
   }
-  const std::uint64_t vcs = class_vcs_[request.message_class];
+  const std::uint64_t vcs = graph_.class_vcs(request.message_class);
   const std::uint64_t all = (std::uint64_t{1} << topology_.n_vcs) - 1;
   for (std::int32_t i = 0; i < count; ++i) {
     const cosim_candidate& said = raw_[static_cast<std::size_t>(i)];
@@ -206,12 +157,12 @@ bool PluginRouting::convert(const RouteRequest& request, std::int32_t count, std
       return false;
     }
     const std::uint32_t at = request.router * topology_.max_ports + said.port;
-    if (neighbor_[at] == COSIM_NO_LINK && ejects_[at] == COSIM_NO_LINK) {
+    if (graph_.neighbor(at) == COSIM_NO_LINK && graph_.ejects(at) == COSIM_NO_LINK) {
       fail(who + ", which has no link");
       return false;
     }
-    if (ejects_[at] != COSIM_NO_LINK && ejects_[at] != request.dest) {
-      fail(who + ", which ejects at endpoint " + std::to_string(ejects_[at]) + ", expected endpoint " +
+    if (graph_.ejects(at) != COSIM_NO_LINK && graph_.ejects(at) != request.dest) {
+      fail(who + ", which ejects at endpoint " + std::to_string(graph_.ejects(at)) + ", expected endpoint " +
            std::to_string(request.dest));
       return false;
     }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cosim/plugin/cosim_router.h"
+#include "noc/plugin_topology.hpp"
 #include "noc/routing.hpp"
 #include "noc/spec.hpp"
 
@@ -51,7 +52,6 @@ class PluginRouting final : public RoutingFunction {
   };
   static constexpr std::size_t kMostKeys = std::size_t{1} << 28U;
 
-  void describe(const NetworkSpec& network);
   bool tick_until(std::uint64_t cycle);
   std::int32_t ask(const RouteRequest& request, const RouterView& view, std::uint32_t room, std::vector<Candidate>& out,
                    bool& always);
@@ -72,16 +72,8 @@ class PluginRouting final : public RoutingFunction {
   std::uint64_t seed_key_ = 0;
   std::uint32_t hop_limit_ = 0;
 
-  cosim_topology topology_{};
-  std::vector<std::uint32_t> neighbor_;
-  std::vector<std::uint32_t> neighbor_port_;
-  std::vector<std::uint32_t> ejection_;
-  std::vector<std::uint64_t> class_vcs_;
-  std::vector<std::uint32_t> link_latency_;
-  std::vector<std::uint32_t> link_flit_bytes_;
-  std::vector<std::uint64_t> link_clock_hz_;
-  std::vector<std::uint32_t> link_level_;
-  std::vector<std::uint32_t> ejects_;  // [node * max_ports + port] endpoint, kNone where there is none
+  PluginTopology graph_;
+  const cosim_topology& topology_;  // of graph_
 
   cosim_route_req request_{};
   cosim_router_view view_{};

@@ -90,7 +90,14 @@ void check_multicast(const NetworkSpec& s, Problems& out) {
 void check_allocation(const NetworkSpec& s, Problems& out) {
   const AllocationSpec& a = s.allocation;
   const bool islip = a.vc == AllocatorKind::islip || a.sw == AllocatorKind::islip;
-  const bool separable = a.vc != AllocatorKind::islip || a.sw != AllocatorKind::islip;
+  const auto separates = [](AllocatorKind kind) {
+    return kind == AllocatorKind::separable_input_first || kind == AllocatorKind::separable_output_first;
+  };
+  const bool separable = separates(a.vc) || separates(a.sw);
+  need(out,
+       (a.vc == AllocatorKind::plugin) == (a.vc_plugin != nullptr) &&
+           (a.sw == AllocatorKind::plugin) == (a.sw_plugin != nullptr),
+       "a plug-in arbiter belongs to allocator kind plugin, and to no other");
   at_least(out, "alloc_iters", a.iterations, 1);
   need(out, a.iterations == 1 || islip, "alloc_iters is read by the islip allocator alone");
   need(out, a.arbiter == ArbiterKind::round_robin || separable, "arb_type is read by separable allocators alone");
@@ -223,7 +230,11 @@ std::vector<std::string> NetworkSpec::problems() const {
     check_allocation(*this, out);
     check_sessions(*this, out);
     check_retry(*this, out);
-    if (before == out.size() && routing.kind == RoutingKind::table) check_routes(*this, out);
+    if (before == out.size() && routing.kind == RoutingKind::table && router_model == nullptr) check_routes(*this, out);
+    need(out,
+         router_model == nullptr ||
+             (multicast_vcs() == 0 && !compat_booksim2 && !has_sessions() && retry.bit_error_rate == 0.0),
+         "a router model knows no multicast, sessions, retry and no BookSim2-compatible mode");
     need(out, (routing.kind == RoutingKind::plugin) == (routing.plugin != nullptr),
          "a plug-in routing function belongs to routing kind plugin, and to no other");
     need(out, routing.no_progress_cycles >= 1, "no_progress_cycles must be at least 1");

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -76,11 +77,15 @@ struct AllocationSpec {
   bool age_priority = false;                       // the packet created first goes first
   // A head asks for the switch while it asks for a VC; what it wins without a VC and a credit is lost.
   bool speculative = false;
+  std::shared_ptr<const UserAllocatorFactory> vc_plugin;  // of kind plugin
+  std::shared_ptr<const UserAllocatorFactory> sw_plugin;
 
   [[nodiscard]] bool plain() const {
     return vc == AllocatorKind::islip && sw == AllocatorKind::islip && iterations == 1 && !age_priority && !speculative;
   }
 };
+
+struct RouterModelPlugin;
 
 struct NetworkSpec {
   std::int32_t routers = 0;
@@ -104,6 +109,8 @@ struct NetworkSpec {
   AllocationSpec allocation;
   // An output VC is released when the credit of the tail comes back, not when the tail wins the switch.
   bool wait_for_tail_credit = false;
+  // The user's routers, which do for themselves what routing, pipeline and allocation above say.
+  std::shared_ptr<const RouterModelPlugin> router_model;
   // As BookSim2: one batch of flits at a time traverses a router's switch; routing functions draw from its generator in
   // its order (exact for delays R = V = S = 1); iSLIP ignores the priorities of candidates.
   bool compat_booksim2 = false;

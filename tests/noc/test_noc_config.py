@@ -62,7 +62,7 @@ MULTICAST = {"one": {"vcs": [0, 1]}, "many": {"vcs": [2], "multicast": True}}
         ({"vc_allocator": "isslip"}, "did you mean 'islip'?"),
         ({"alloc_iters": 0}, "at least 1"),
         ({**SEPARABLE, "alloc_iters": 2}, "network.alloc_iters: expected 1: no allocator here is islip"),
-        ({"arb_type": "matrix"}, "'matrix' with islip alone"),
+        ({"arb_type": "matrix"}, "a separable allocator, which alone reads it"),
         ({**SEPARABLE, "arb_type": "tree"}, "round_robin"),
         ({"priority": "agee"}, "did you mean 'age'?"),
         ({"speculative": True, "vc_alloc_delay": 2}, "network.vc_alloc_delay: expected at most sw_alloc_delay = 1"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,10 @@ from click.testing import CliRunner, Result
 from cosim.cli import main
 from cosim.conformance import check_plugin
 from cosim.conformance.request import CheckRequest
+from cosim.noc import Network
 from cosim.plugins import compile_c, include_dir
 from cosim.plugins.headers import header
+from cosim.plugins.registry import find
 
 SMALL = {"topology": {"kind": "mesh", "shape": [3, 3]}, "num_vcs": 2}
 
@@ -111,6 +114,8 @@ def cosim(*arguments: str) -> Result:
         ("router", "c", "table", 8),
         ("router", "c", "adaptive", 8),
         ("router", "python", "adaptive", 8),
+        ("arbiter", "c", "oldest", 7),
+        ("router_model", "c", "deflection", 7),
         ("memory", "c", "fixed", 7),
         ("memory", "python", "fixed", 7),
     ],
@@ -134,6 +139,27 @@ def test_a_new_project_builds_and_passes(kind: str, language: str, example: str,
     assert cosim("new", "mine", "--into", str(tmp_path)).exit_code == 2  # it is there already
 
 
+@pytest.mark.parametrize(
+    ("kind", "language", "group"),
+    [("router", "c", "routing"), ("router", "python", "routing"), ("topology", "python", "topologies")],
+)
+def test_a_new_project_installs_and_is_found_by_its_entry_point(
+    kind: str, language: str, group: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = f"mine_{kind}_{language}"  # modules of one name would be one in this process
+    assert cosim("new", name, "--kind", kind, "--lang", language, "--into", str(tmp_path)).exit_code == 0
+    site = tmp_path / "site"
+    install = ["install", "-q", "--no-build-isolation", "--no-deps", "--no-index", "--target", str(site)]
+    subprocess.run([sys.executable, "-m", "pip", *install, str(tmp_path / name)], check=True)
+    monkeypatch.syspath_prepend(str(site))
+    found = find(group, name)
+    assert (found.distribution, found.version) == (name.replace("_", "-"), "1.0")
+    keys = {"routing": {"plugin": name}, **SMALL} if kind == "router" else {"topology": {"plugin": name}}
+    result = Network(keys).run_traffic("uniform", injection_rate=0.05, warmup_cycles=100, measure_cycles=200)
+    assert result.stable
+    assert f"[{name.replace('_', '-')} 1.0]" in cosim("list", group).stdout
+
+
 def test_show_tells_parameters_and_a_failed_check_is_status_2(examples: Path, tmp_path: Path) -> None:
     shown = cosim("show", str(examples / "adaptive_router.c"))
     assert shown.exit_code == 0, shown.output
@@ -151,7 +177,9 @@ def test_show_tells_parameters_and_a_failed_check_is_status_2(examples: Path, tm
 def test_the_headers_compile_alone_and_together_as_c_and_cxx(standard: tuple[str, str, str]) -> None:
     compiler, flag, language = standard
     names = sorted(path.name for path in header("cosim_router.h").parent.glob("*.h"))
-    assert names == ["cosim_memory.h", "cosim_params.h", "cosim_router.h"]
+    assert names == [
+        "cosim_arbiter.h", "cosim_memory.h", "cosim_params.h", "cosim_router.h", "cosim_router_model.h",
+    ]  # fmt: skip
     source = "".join(f"#include <cosim/plugin/{name}>\n" for name in names) + "int main(void) { return 0; }\n"
     warnings = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror"]
     command = [compiler, flag, *warnings, f"-I{include_dir()}", "-fsyntax-only", "-x", language, "-"]

@@ -9,6 +9,9 @@ __all__ = ["EXAMPLES", "examples"]
 EXAMPLES = {
     ("router", "c"): ("table", "adaptive", "deadlock"),
     ("router", "python"): ("table", "adaptive"),
+    ("arbiter", "c"): ("oldest",),
+    ("router_model", "c"): ("deflection",),
+    ("topology", "python"): ("dragonfly",),
     ("memory", "c"): ("fixed",),
     ("memory", "python"): ("fixed",),
 }

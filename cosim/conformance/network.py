@@ -1,4 +1,4 @@
-"""The checks of a routing plug-in, each on a network of the user's or an 8x8 mesh."""
+"""The checks of the plug-ins of a network, each on a network of the user's or an 8x8 mesh."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import numpy as np
 import pandas as pd
 
 from cosim import _core, noc
+from cosim.config.schema_network import OF_BUILT_IN_ROUTERS
 from cosim.conformance.request import CheckFailed, CheckRequest, NotApplicable
 
-__all__ = ["CHECKS"]
+__all__ = ["ARBITERS", "ROUTERS", "ROUTING"]
 
 INSTANCES = 1000
 SPACING_CYCLES = 64
@@ -20,15 +21,19 @@ LOADS = (0.05, 0.2, 0.6)
 SOAK_RATE = 0.2
 
 
+KEYS = {"routing": ("routing",), "arbiters": ("vc_allocator", "sw_allocator"), "routers": ("router",)}
+"""Kind of plug-in → the keys of a network in whose place it is put."""
+
+
 def _network(request: CheckRequest) -> noc.Network:
-    routing = {"plugin": request.reference, "params": dict(request.params)}
-    return noc.Network({**request.base, "routing": routing})
+    plugin = {"plugin": request.reference, "params": dict(request.params)}
+    unread = OF_BUILT_IN_ROUTERS if request.kind == "routers" else ()
+    base = {key: value for key, value in request.base.items() if key not in unread}
+    return noc.Network({**base, **dict.fromkeys(KEYS[request.kind], plugin)})
 
 
 def _load(request: CheckRequest) -> str:
-    plugin = _network(request).routing_plugin
-    assert plugin is not None
-    d = plugin.description
+    d = _network(request).plugins[KEYS[request.kind][0]]
     return f"{d.name} {d.version}, {d.origin}, ABI {d.abi}, capabilities: {', '.join(d.caps) or 'none'}"
 
 
@@ -137,18 +142,22 @@ def _soak(request: CheckRequest) -> str:
     state = "all delivered" if result.undrained_packets == 0 else f"{result.undrained_packets} not within the drain"
     cost = result.routing_cost
     calls = f", {cost.calls} calls for {cost.heads} heads" if cost is not None else ""
+    if result.router_calls is not None:
+        calls = f", {result.router_calls} calls for {result.flit_hops} flit-hops"
     total = result.measured_packets + result.undrained_packets
     return f"{total} packets, {state}{calls}"
 
 
-CHECKS: dict[str, Callable[[CheckRequest], str]] = {
+Checks = dict[str, Callable[[CheckRequest], str]]
+"""Name → check; each returns what it found, or raises."""
+
+_RUNS: Checks = {
     "load": _load,
     "create": _create,
     "reachability": _reachability,
     "bounds": _bounds,
     "determinism": _determinism,
-    "deadlock": _deadlock,
-    "save and load": _save_load,
-    "soak": _soak,
 }
-"""Name → check; each returns what it found, or raises."""
+ROUTING: Checks = {**_RUNS, "deadlock": _deadlock, "save_load": _save_load, "soak": _soak}
+ARBITERS: Checks = {**_RUNS, "save_load": _save_load, "soak": _soak}
+ROUTERS: Checks = ARBITERS
