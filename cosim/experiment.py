@@ -23,6 +23,7 @@ from cosim.run.machine import RUNG_KNOBS
 from cosim.run.points import Point, sweep_points
 from cosim.run.recording import DecisionRecord
 from cosim.run.setup import Setup
+from cosim.run.skipping import SkipReport
 from cosim.run.store import UnitStore
 from cosim.run.timeline import TimelineRequest, record_timeline
 from cosim.run.unit import FRAME_NAMES, UnitKey, UnitResult
@@ -49,6 +50,7 @@ class Run:
         experts: per (layer, expert, endpoint): groups, tokens, time in three stages.
         decisions: per seed, the decisions taken; see :class:`cosim.run.recording.DecisionRecord`.
         figures: exact counts per seed: flit_hops, dram_read_bytes ...
+        skipped: per seed, what exact skipping did; figures and frames hold what is skipped all the same.
     """
 
     policy: str
@@ -61,6 +63,7 @@ class Run:
     experts: pd.DataFrame
     decisions: Mapping[int, DecisionRecord]
     figures: Mapping[int, Mapping[str, int]]
+    skipped: Mapping[int, SkipReport]
 
 
 @dataclass(frozen=True)
@@ -257,4 +260,5 @@ def _joined(policy: str, rung: str, results: list[UnitResult]) -> Run:
         **frames,
         decisions={result.key.seed: result.record for result in results},
         figures={result.key.seed: result.figures for result in results},
+        skipped={result.key.seed: result.skipped for result in results},
     )

@@ -75,7 +75,9 @@ def validate(
             directory.write_contents(report.contents)
             wall = time.monotonic() - start
             directory.write_provenance(
-                loaded.spec.seeds, loaded.plugin_hashes(), {"wall_s": round(wall, 3), "jobs": jobs}
+                loaded.spec.seeds,
+                loaded.plugin_hashes(),
+                {"wall_s": round(wall, 3), "jobs": jobs, "skipping": dict(report.contents.skipping)},
             )
             report.to_html(directory.path / REPORT_HTML)
             if trace:

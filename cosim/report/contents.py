@@ -357,7 +357,11 @@ def claim_problems(claims: Sequence[Mapping[str, Any]]) -> list[str]:
 
 @dataclass(frozen=True)
 class RunContents:
-    """Everything a report shows. Frames are put in canonical form; wrong ones raise ValueError with every problem."""
+    """Everything a report shows. Frames are put in canonical form; wrong ones raise ValueError with every problem.
+
+    skipping: rung → how much of it was skipped and why not more. It depends on where a run was resumed, so the terminal
+        and `provenance.json` have it, not the results.
+    """
 
     info: RunInfo
     metrics: pd.DataFrame
@@ -368,6 +372,7 @@ class RunContents:
     experts: pd.DataFrame = field(default_factory=lambda: empty(EXPERTS))
     points: pd.DataFrame = field(default_factory=lambda: empty(POINTS))
     claims: Sequence[Mapping[str, Any]] = ()
+    skipping: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         problems: list[str] = []

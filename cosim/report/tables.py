@@ -404,11 +404,16 @@ def _print_table(table: TextTable, console: Console) -> None:
         console.print(Text(f"  {note}", style="dim"))
 
 
+def _simulated(contents: RunContents) -> list[str]:
+    """What each rung simulated, and how much of it was skipped."""
+    return [*figures_line(contents), *(f"{rung}: {text}" for rung, text in contents.skipping.items())]
+
+
 def plain_report(contents: RunContents) -> str:
     """A run as aligned plain text without control codes."""
     parts = ["\n".join(_context(contents))]
     parts += [plain_table(table) for table in all_tables(contents)]
-    parts += ["Simulated\n" + "\n".join(f"  {line}" for line in lines) for lines in [figures_line(contents)] if lines]
+    parts += ["Simulated\n" + "\n".join(f"  {line}" for line in lines) for lines in [_simulated(contents)] if lines]
     if contents.claims:
         block = ["Claims (measured with 95 % intervals)"]
         for claim in contents.claims:
@@ -445,7 +450,7 @@ def _print_rich(contents: RunContents, console: Console) -> None:
         console.print(Text(line, style="dim"))
     for table in all_tables(contents):
         _print_table(table, console)
-    lines = figures_line(contents)
+    lines = _simulated(contents)
     if lines:
         console.print()
         console.print(Text("Simulated", style="bold"))

@@ -334,15 +334,17 @@ class ConservationError(RuntimeError):
     """Something was lost or invented: a fault of the simulator, never of the input."""
 
 
-def build_machine(system: System, rung: str, *, seed: int = 1, journal: bool = False) -> Machine:
+def build_machine(system: System, rung: str, *, seed: int = 1, journal: bool = False, skipping: bool = True) -> Machine:
     """The system at one rung, empty at time zero.
 
     Args:
         seed: of the draws of random routings.
         journal: memories show their commands to the engine's journal.
+        skipping: move a system that repeats itself on by whole periods; the same results for less work.
     """
     network_kind, memory_kind = RUNG_KNOBS[rung]
     engine = Engine()
+    engine.skipping = skipping
     classes = {name: number for number, name in enumerate(MESSAGE_CLASSES)}
     if any(level.message_classes.broadcast is not None for level in system.spec.levels.values()):
         classes["broadcast"] = len(classes)

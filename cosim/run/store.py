@@ -20,6 +20,7 @@ from cosim import __version__
 from cosim.report.directory import write_atomically
 from cosim.run.checkpoint import load_state, record_from_json, record_to_json, save_state
 from cosim.run.loop import RunLoop
+from cosim.run.skipping import SkipReport
 from cosim.run.unit import FRAME_NAMES, UnitKey, UnitResult
 
 __all__ = ["UnitStore"]
@@ -50,8 +51,14 @@ class UnitStore:
         try:
             facts = json.loads((path / _DONE).read_text(encoding="utf-8"))
             frames = {name: pd.read_parquet(path / f"{name}.parquet") for name in FRAME_NAMES}
-            return UnitResult(key, frames, dict(facts["figures"]), record_from_json(facts["record"]))
-        except (OSError, ValueError, KeyError):
+            return UnitResult(
+                key,
+                frames,
+                dict(facts["figures"]),
+                record_from_json(facts["record"]),
+                SkipReport(**facts["skipped"]),
+            )
+        except (OSError, ValueError, KeyError, TypeError):
             return None
 
     def save(self, result: UnitResult) -> None:
@@ -66,6 +73,7 @@ class UnitStore:
             for name, frame in result.frames.items():
                 frame.to_parquet(partial / f"{name}.parquet", index=False)
             facts = {"figures": result.figures, "record": record_to_json(result.record)}
+            facts["skipped"] = asdict(result.skipped)
             (partial / _DONE).write_text(json.dumps(facts), encoding="utf-8")
             shutil.rmtree(path, ignore_errors=True)
             partial.rename(path)

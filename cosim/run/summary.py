@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cosim.report.vocabulary import quantity
+from cosim.run.skipping import skip_sentence
 from cosim.workload.stages import STAGES
 
 if TYPE_CHECKING:
@@ -42,4 +43,5 @@ def run_summary(run: Run) -> str:
     counted.append(f"{quantity(float(totals['dram_read_bytes']), 'B')} read from DRAM")
     counted.append(f"{quantity(float(totals['simulated_fs']), 'fs')} simulated")
     lines.append(", ".join(counted))
+    lines.append(skip_sentence(list(run.skipped.values())))
     return "\n".join(lines)

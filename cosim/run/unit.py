@@ -15,6 +15,7 @@ from cosim.run.loop import LoopInputs, RunLoop
 from cosim.run.machine import build_machine
 from cosim.run.recording import DecisionRecord
 from cosim.run.setup import Setup
+from cosim.run.skipping import SkipReport
 
 __all__ = ["FRAME_NAMES", "UnitKey", "UnitResult", "run_unit", "unit_loop"]
 
@@ -33,12 +34,13 @@ class UnitKey:
 
 @dataclass(frozen=True)
 class UnitResult:
-    """A finished unit: frames by name, exact figures, its decisions, and what it says about itself."""
+    """A finished unit: frames by name, exact figures, its decisions, and how much of it was skipped."""
 
     key: UnitKey
     frames: dict[str, pd.DataFrame]
     figures: dict[str, int]
     record: DecisionRecord = field(repr=False)
+    skipped: SkipReport
 
 
 def unit_loop(
@@ -70,7 +72,7 @@ def unit_loop(
         budget_bytes=int(policy.replica_budget * len(setup.held_layers) * setup.model.experts * rates.expert_bytes),
     )
     return RunLoop(
-        build_machine(setup.system, key.rung, seed=key.seed, journal=journal),
+        build_machine(setup.system, key.rung, seed=key.seed, journal=journal, skipping=spec.skipping == "on"),
         policy,
         residency,
         LoopInputs(
@@ -132,4 +134,5 @@ def run_unit(
         frames,
         loop.machine.figures(),
         loop.record,
+        SkipReport.of(loop.machine),
     )

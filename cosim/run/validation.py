@@ -36,6 +36,7 @@ from cosim.report.contents import (
 from cosim.run.campaign import top_rung
 from cosim.run.points import Point, base_value
 from cosim.run.setup import Setup, part_text
+from cosim.run.skipping import skip_sentence
 from cosim.run.unit import UnitKey, UnitResult
 from cosim.system import LoadedExperiment
 from cosim.validate.claims import ClaimFile, load_claims
@@ -145,7 +146,14 @@ def validation_contents(
         experts=_all(base.compared, "experts", EXPERTS),
         points=_point_metrics(spec, base, at_points),
         claims=claims,
+        skipping=_skipping([*closed.values(), *replays.values()], base.rungs),
     )
+
+
+def _skipping(units: Sequence[UnitResult], rungs: Sequence[str]) -> dict[str, str]:
+    """What was skipped of each simulated rung, in words."""
+    reports = {rung: [unit.skipped for unit in units if unit.key.rung == rung] for rung in rungs}
+    return {rung: skip_sentence(of_rung) for rung, of_rung in reports.items() if of_rung}
 
 
 def _measured(

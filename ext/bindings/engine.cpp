@@ -295,6 +295,21 @@ py::dict journal(const sim::Engine& engine) {
   return d;
 }
 
+py::dict skip_report(const sim::Engine& engine) {
+  const sim::SkipReport& report = engine.skip_report();
+  py::dict d;
+  d["jumps"] = report.jumps;
+  d["periods"] = report.periods;
+  d["instants"] = report.instants;
+  d["skipped_fs"] = report.time;
+  d["looks"] = report.looks;
+  d["found"] = report.found;
+  py::dict reasons;
+  for (const auto& [why, times] : report.reasons) reasons[py::str(why)] = times;
+  d["reasons"] = reasons;
+  return d;
+}
+
 // Rows of (node, clock, synchroniser cycles).
 using GatewayRows = std::vector<std::tuple<std::int32_t, sim::Clock, std::int32_t>>;
 
@@ -471,6 +486,15 @@ void register_engine(py::module_& m) {
       .def("take_records", &take_records)
       .def("keep_journal", &sim::Engine::keep_journal, py::arg("limit"))
       .def("journal", &journal)
+      .def_property("skipping", &sim::Engine::skipping, &sim::Engine::set_skipping)
+      .def("skip_report", &skip_report)
+      .def("form",
+           [](sim::Engine& e) {
+             const sim::Form form = e.form();
+             return py::make_tuple(
+                 form.now, Column<std::int64_t>(static_cast<py::ssize_t>(form.same.size()), form.same.data()),
+                 Column<std::int64_t>(static_cast<py::ssize_t>(form.grows.size()), form.grows.data()));
+           })
       .def("set_order", &sim::Engine::set_order, py::arg("order"))
       .def_property_readonly("now_fs", &sim::Engine::now)
       .def_property_readonly("instants", &sim::Engine::instants)

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "sim/canonical.hpp"
+
 namespace cosim::endpoint {
 
 using sim::Fs;
@@ -125,11 +127,12 @@ void ComputeNode::withdrawn_bytes(std::int64_t uid, std::int64_t bytes) {
 }
 
 void ComputeNode::end_tile(std::int64_t n) {
-  busy_cycles_ += (tile_ + 1) * job_.cycles / job_.tiles - tile_ * job_.cycles / job_.tiles;
+  busy_cycles_ += job_.cycles_of(tile_);
   if (job_.stream_task >= 0) {
     Stream* s = stream_of(job_.stream_task);
     ++s->consumed;
     ++free_tiles_;
+    retired();
   }
   ++tile_;
   if (tile_ < job_.tiles) {
@@ -171,7 +174,7 @@ void ComputeNode::start_work(std::int64_t n) {
   if (job_.stream_task >= 0 && stream_of(job_.stream_task)->arrived_tiles(config_.tile_bytes) <= tile_) return;
   stalled_ = 0;
   graph_.task(job_.task).stalled_fs += clock_.edge_fs(n) - clock_.edge_fs(stall_since_);
-  tile_end_ = n + (tile_ + 1) * job_.cycles / job_.tiles - tile_ * job_.cycles / job_.tiles;
+  tile_end_ = n + job_.cycles_of(tile_);
 }
 
 // Whether a stream to several nodes was announced before this one and wants room yet.
@@ -324,6 +327,85 @@ void ComputeNode::visit(sim::Visitor& v) {
   v.value(Kind::counter, busy_cycles_);
   v.value(Kind::counter, occupied_cycles_);
   v.value(Kind::counter, wasted_bytes_);
+}
+
+void ComputeNode::regions(sim::Canonical& c) {
+  for (const Stream& s : streams_) {
+    c.region({s.memory, id(), s.uid, s.address, s.address + s.bytes, s.address + s.granted * config_.tile_bytes});
+  }
+}
+
+// A stream's progress counts from the tile that is used up next; only its last tile knows where it ends.
+void ComputeNode::canonical(sim::Canonical& c) {
+  if (std::any_of(streams_.begin(), streams_.end(), [](const Stream& s) { return s.group >= 0; })) {
+    c.refuse("a stream goes to several endpoints");
+    return;
+  }
+  const sim::Present present = c.present(clock_);
+  c.phase(clock_);
+  c.same(free_tiles_);
+  c.same(running_);
+  c.same(stalled_);
+  c.same(streams_.size());
+  for (Stream& s : streams_) {
+    const std::int64_t used_up = s.consumed * config_.tile_bytes;
+    c.same(s.task);
+    c.same(s.uid);
+    c.same(s.key);
+    c.same(s.address);
+    c.same(s.bytes);
+    c.same(s.granted - s.consumed);
+    c.same(s.granted_bytes - used_up);
+    if (!sim::kFaultsCompiled || fault_ != sim::Fault::forget_progress) c.same(s.arrived_bytes - used_up);
+    c.same(s.dropped_bytes);
+    c.same(s.memory);
+    c.same(s.message_class);
+    c.same(s.prefetch);
+    c.same(s.withdrawn);
+    c.same(s.fetched);
+    c.same(s.calling_off);
+    c.grows_below(s.granted, s.tiles);
+    c.grows_below(s.granted_bytes, s.bytes);
+    c.grows_below(s.arrived_bytes, s.bytes);
+    c.grows_below(s.consumed, s.tiles);
+    if (s.fetched == 0) c.grows(graph_.task(s.task).moved_bytes);
+  }
+  c.same(jobs_.size());
+  for (Job& job : jobs_) {
+    c.same(job.task);
+    c.same(job.cycles);
+    c.same(job.stream_task);
+    c.same(job.ready_edge == present.now);
+    c.grows(job.ready_edge);  // not at all: the past
+    c.grows(job.occupied_at_ready);
+  }
+  c.same(early_revokes_.size());
+  for (const std::int64_t task : early_revokes_) c.same(task);
+  if (running_ != 0) {
+    const std::int64_t longer = job_.longer_tiles();
+    c.same(job_.task);
+    c.same(job_.cycles);
+    c.same(job_.tiles);
+    c.same(job_.stream_task);
+    c.same(tile_ < longer);
+    c.grows_below(tile_, tile_ < longer ? longer : job_.tiles);
+    c.grows(running_since_);  // not at all
+    if (stalled_ != 0) {
+      c.held(stall_since_, present);
+    } else {
+      c.due(tile_end_, std::int64_t{-1}, present);
+    }
+    c.grows(graph_.task(job_.task).stalled_fs);
+  }
+  c.grows(busy_cycles_);
+  c.grows(occupied_cycles_);
+  c.grows(wasted_bytes_);
+  canonical_mail(c, [](sim::Canonical& all, Message& m) {
+    all.same(m.a);
+    all.same(m.b);
+    all.same(m.c);
+    all.same(m.address);
+  });
 }
 
 std::string ComputeNode::waiting_for() const {

@@ -32,6 +32,8 @@ class ComputeNode final : public sim::ClockedNode {
   [[nodiscard]] sim::Fs next_event() const override;
   void evaluate(sim::Fs t) override;
   void visit(sim::Visitor& v) override;
+  void regions(sim::Canonical& c) override;
+  void canonical(sim::Canonical& c) override;
   [[nodiscard]] std::string waiting_for() const override;
 
   // Time the compute engine was at work, without stalls.
@@ -76,6 +78,11 @@ class ComputeNode final : public sim::ClockedNode {
     std::int64_t stream_task = -1;
     std::int64_t ready_edge = 0;
     std::int64_t occupied_at_ready = 0;
+    // The first `cycles mod tiles` tiles take one cycle more than the others.
+    [[nodiscard]] std::int64_t longer_tiles() const { return cycles % tiles; }
+    [[nodiscard]] std::int64_t cycles_of(std::int64_t tile) const {
+      return cycles / tiles + (tile < longer_tiles() ? 1 : 0);
+    }
   };
 
   void announce(std::int64_t task, std::int64_t n);
@@ -98,6 +105,7 @@ class ComputeNode final : public sim::ClockedNode {
 
   ComputeNodeConfig config_;
   sim::TaskGraph& graph_;
+  sim::Fault fault_ = sim::fault_from_environment();
 
   std::vector<Stream> streams_;              // in the order of announcement
   std::vector<Job> jobs_;                    // ready, not yet started, in the order of arrival

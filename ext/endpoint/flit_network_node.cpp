@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "endpoint/gateway.hpp"
+#include "sim/canonical.hpp"
 
 namespace cosim::endpoint {
 
@@ -600,6 +601,88 @@ void FlitNetworkNode::visit(sim::Visitor& v) {
   v.vector(Kind::counter, delivered_bytes_);
   v.vector(Kind::counter, class_latency_);
   v.vector(Kind::counter, journeys_);
+}
+
+void FlitNetworkNode::show(sim::Canonical& c, std::uint64_t tag) {
+  c.same(tag >> 32U);
+  show_message(c, static_cast<std::int64_t>(tag & 0xFFFF'FFFFU));
+}
+
+void FlitNetworkNode::show_message(sim::Canonical& c, std::int64_t slot) {
+  if (!c.name(id(), sim::Space::messages, slot, messages_.size())) return;
+  const Outgoing& m = messages_[static_cast<std::size_t>(slot)];
+  if (m.group >= 0) {
+    c.refuse("a message goes to several endpoints");
+    return;
+  }
+  c.same(m.tag);
+  c.same(m.bytes);
+  c.same(m.packets_left);
+  c.same(m.departures_left);
+  c.same(m.source);
+  c.same(m.destination);
+  c.same(m.gateway);
+  c.same(m.message_class);
+  c.same(m.flags);
+  if ((m.flags & sim::kReplyWhenSent) == 0) return;
+  c.unit(config_.endpoint_node[static_cast<std::size_t>(m.source)], m.reply);
+}
+
+void FlitNetworkNode::canonical(sim::Canonical& c) {
+  if (!config_.gateways.empty() || config_.legs > 1) {
+    c.refuse("the system has several levels");
+    return;
+  }
+  c.phase(clock_);
+  c.same(in_flight_);
+  c.same(moves_without_);
+  // A network at rest stays behind.
+  sim::Present present = c.present(clock_);
+  std::int64_t last = network_.last_cycle();
+  present.now = last;
+  c.held(last, present);
+  present.shift = last - network_.last_cycle();
+  for (const std::int32_t turn : destination_turn_) c.same(turn);
+  canonical_mail(c, [this](sim::Canonical& all, Message& m) {
+    all.same(m.a);
+    all.same(m.b);
+    all.same(m.c);
+    if (m.kind == MessageKind::send && (m.flags & sim::kReplyWhenSent) != 0) {
+      all.unit(static_cast<std::int32_t>(m.a), m.address);
+    } else {
+      all.same(m.address);
+    }
+  });
+  for (Queue& queue : queues_) {
+    c.same(queue.in_network);
+    c.same(queue.turn);
+    for (std::int32_t at = queue.first; at >= 0 && !c.differs(); at = ready_[static_cast<std::size_t>(at)].next) {
+      const Ready& ready = ready_[static_cast<std::size_t>(at)];
+      c.same(ready.bytes);
+      c.same(ready.parcel);
+      show_message(c, ready.message);
+    }
+    c.same(-1);
+  }
+  if (c.differs()) return;
+  network_.canonical(c, id(), present, *this);
+  if (c.differs()) return;
+  c.grows(ejected_);
+  c.grow(injected_bytes_);
+  c.grow(delivered_bytes_);
+  for (ClassLatency& sums : class_latency_) {
+    for (std::int64_t* sum : {&sums.packets, &sums.flits, &sums.payload_bytes, &sums.hops, &sums.latency_cycles,
+                              &sums.terms.source_queueing_cycles, &sums.terms.router_cycles, &sums.terms.link_cycles,
+                              &sums.terms.serialisation_cycles, &sums.terms.contention_cycles}) {
+      c.grows(*sum);
+    }
+  }
+  for (JourneyTerms& sums : journeys_) {
+    for (std::int64_t* sum : {&sums.packets, &sums.latency_fs, &sums.source_queueing_fs, &sums.router_fs, &sums.link_fs,
+                              &sums.serialisation_fs, &sums.contention_fs, &sums.gateway_fs, &sums.session_wait_fs}) {
+      c.grows(*sum);
+    }
+  }
 }
 
 std::string FlitNetworkNode::waiting_for() const {

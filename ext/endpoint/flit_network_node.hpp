@@ -78,7 +78,7 @@ struct JourneyTerms {
   std::int64_t gateway_fs = 0;  // from the head's arrival at a gateway to its hand-over, and waits for flits behind it
 };
 
-class FlitNetworkNode final : public sim::ClockedNode {
+class FlitNetworkNode final : public sim::ClockedNode, private noc::PacketTags {
  public:
   // Throws std::invalid_argument with every problem found.
   FlitNetworkNode(const noc::NetworkSpec& spec, FlitNetworkNodeConfig config, std::int32_t task_graph);
@@ -86,6 +86,7 @@ class FlitNetworkNode final : public sim::ClockedNode {
   [[nodiscard]] sim::Fs next_event() const override;
   void evaluate(sim::Fs t) override;
   void visit(sim::Visitor& v) override;
+  void canonical(sim::Canonical& c) override;
   [[nodiscard]] std::string waiting_for() const override;
   void keep_journal(sim::Journal* journal) override;
 
@@ -147,6 +148,8 @@ class FlitNetworkNode final : public sim::ClockedNode {
   };
   static constexpr std::uint32_t kNoPacket = ~0U;
 
+  void show(sim::Canonical& c, std::uint64_t tag) override;
+  void show_message(sim::Canonical& c, std::int64_t slot);
   std::int32_t begin(const sim::Message& m, std::int64_t cycle, sim::Fs t);
   void begin_group(Outgoing& message, std::int32_t slot, const sim::Message& m, std::int64_t cycle);
   void arrived_at_member(const noc::Arrival& a, std::int32_t slot, std::int32_t parcel);

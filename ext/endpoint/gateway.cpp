@@ -4,6 +4,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "sim/canonical.hpp"
+
 namespace cosim::endpoint {
 
 using sim::Fs;
@@ -191,6 +193,8 @@ void Gateway::visit(sim::Visitor& v) {
     v.vector(Kind::counter, *counters);
   }
 }
+
+void Gateway::canonical(sim::Canonical& c) { c.refuse("the system has several levels"); }
 
 std::string Gateway::waiting_for() const {
   std::string text;

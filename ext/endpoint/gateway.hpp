@@ -46,6 +46,7 @@ class Gateway final : public sim::ClockedNode {
   [[nodiscard]] sim::Fs next_event() const override { return inbox_.next(); }
   void evaluate(sim::Fs t) override;
   void visit(sim::Visitor& v) override;
+  void canonical(sim::Canonical& c) override;
   [[nodiscard]] std::string waiting_for() const override;
 
   // Per message class.

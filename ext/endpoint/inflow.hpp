@@ -83,6 +83,8 @@ class Inflows {
   [[nodiscard]] bool empty() const { return flows_.empty(); }
   [[nodiscard]] std::int64_t buffer_bytes() const { return buffer_; }
 
+  void regions(sim::Canonical& c, std::int32_t reader) const;
+  void canonical(sim::Canonical& c, sim::TaskGraph& graph);
   void visit(sim::Visitor& v) {
     v.vector(sim::Kind::state, flows_);
     v.value(sim::Kind::state, room_);

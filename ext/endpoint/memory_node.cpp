@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "sim/canonical.hpp"
+
 namespace cosim::endpoint {
 
 using sim::Fs;
@@ -40,6 +42,29 @@ MemoryNode::MemoryNode(const MemoryNodeConfig& config, const mem::ChannelConfig&
   for (const auto& c : controllers_) command_tick_.push_back(c->next_event());
   lanes_.resize(static_cast<std::size_t>(config.channels * pcs_));
   find_lanes();
+  find_stripe();
+}
+
+void MemoryNode::find_stripe() {
+  // a coordinate bit is a parity of address bits: one bit at a time tells all
+  using mem::Field;
+  int shift = 0;
+  int above = 0;  // the lowest bit above all that decide anything but the row
+  bool in_order = true;
+  for (int bit = 0; (std::int64_t{1} << bit) < map_.capacity_bytes(); ++bit) {
+    const mem::Coordinate at = map_.decode(std::uint64_t{1} << bit);
+    if (at[Field::row] == 0) {
+      shift = bit + 1;
+      above = bit + 1;
+      continue;
+    }
+    in_order = in_order && at[Field::row] == std::int64_t{1} << (bit - shift);
+    mem::Coordinate others = at;
+    others[Field::row] = 0;
+    if (others.value != mem::Coordinate{}.value) above = bit + 1;
+  }
+  row_shift_ = in_order ? shift : -1;
+  stripe_bytes_ = std::int64_t{1} << above;
 }
 
 void MemoryNode::find_lanes() {
@@ -481,6 +506,160 @@ void MemoryNode::visit(sim::Visitor& v) {
   inflows_.visit(v);
   v.vector(Kind::stamp, writes_);
   v.vector(Kind::stamp, command_tick_);
+}
+
+void MemoryNode::regions(sim::Canonical& c) { inflows_.regions(c, id()); }
+
+// Streams move through their regions: rows and addresses are shown relative to how far each has come. A row that lies
+// in several regions, or in none, stays what it is; a stream stops before it comes to such a row.
+void MemoryNode::show_regions(sim::Canonical& c) const {
+  for (const sim::Region& mine : c.regions()) {
+    if (mine.memory != id()) continue;
+    c.same(mine.next & (stripe_bytes_ - 1));
+    std::int64_t limit = mine.end;
+    for (const sim::Region& other : c.regions()) {
+      if (other.memory != id() || &other == &mine) continue;
+      const std::int64_t first = std::max(mine.begin >> row_shift_, other.begin >> row_shift_);
+      const std::int64_t last = std::min((mine.end - 1) >> row_shift_, (other.end - 1) >> row_shift_);
+      if (first <= last && last >= mine.next >> row_shift_) limit = std::min(limit, first << row_shift_);
+    }
+    std::int64_t next = mine.next;
+    c.grows_below(next, limit + 1);
+  }
+}
+
+void MemoryNode::row(sim::Canonical& c, std::int32_t& row) {
+  const sim::Region* owner = nullptr;
+  int owners = 0;
+  for (const sim::Region& r : c.regions()) {
+    if (r.memory != id() || row < r.begin >> row_shift_ || row > (r.end - 1) >> row_shift_) continue;
+    owner = &r;
+    ++owners;
+  }
+  c.same(owners);
+  if (owners != 1) {
+    c.same(row);
+    c.grows(row);  // not at all
+    return;
+  }
+  c.same(owner->stream);
+  c.relative(row, owner->next >> row_shift_);
+}
+
+void MemoryNode::tag(sim::Canonical& c, mem::Op op, std::uint64_t tag) {
+  if (op == mem::Op::write) {
+    c.same(tag);
+    return;
+  }
+  c.same(tag % static_cast<std::uint64_t>(pcs_));
+  c.name(id(), sim::Space::tiles, static_cast<std::int64_t>(tag / static_cast<std::uint64_t>(pcs_)), tiles_.size());
+}
+
+// Tiles are named by their age.
+void MemoryNode::show_tiles(sim::Canonical& c) {
+  std::vector<std::int32_t> open;
+  for (std::size_t i = 0; i < tiles_.size(); ++i) {
+    if (tiles_[i].stream >= 0) open.push_back(static_cast<std::int32_t>(i));
+  }
+  std::sort(open.begin(), open.end(), [this](std::int32_t x, std::int32_t y) {
+    return tiles_[static_cast<std::size_t>(x)].order < tiles_[static_cast<std::size_t>(y)].order;
+  });
+  c.same(tiles_open_);
+  for (const std::int32_t slot : open) {
+    Tile& tile = tiles_[static_cast<std::size_t>(slot)];
+    c.name(id(), sim::Space::tiles, slot, tiles_.size());
+    c.same(tile.stream);
+    c.same(tile.reader);
+    c.same(tile.bursts_left);
+    c.same(tile.message_class);
+    c.same(tile.prefetch);
+    c.relative(tile.order, orders_);
+    for (std::size_t lane = 0; lane < lanes_.size(); ++lane) {
+      Share& part = share(slot, lane);
+      c.same(part.next < 0 ? -1 : tile.end - part.next);
+      if (part.next >= 0) c.grows(part.next);
+      c.same(part.bursts_left);
+      c.same(part.gathered);
+    }
+    c.relative(tile.end, c.next_of(id(), tile.reader, tile.stream));
+    if (c.differs()) return;
+  }
+  c.grows(orders_);
+}
+
+void MemoryNode::canonical(sim::Canonical& c) {
+  if (row_shift_ < 0) {
+    c.refuse("an address map does not have the row in its top bits");
+    return;
+  }
+  const auto shared = [](const Tile& tile) { return tile.stream >= 0 && tile.group >= 0; };
+  if (!waiting_.empty() || std::any_of(tiles_.begin(), tiles_.end(), shared)) {
+    c.refuse("a stream goes to several endpoints");
+    return;
+  }
+  const sim::Present present = c.present(config_.clock);
+  c.phase(config_.clock);
+  c.held(tick_, present);
+  for (std::int64_t& tick : command_tick_) c.due(tick, mem::kNeverTick, present);
+  show_regions(c);
+  if (c.differs()) return;
+  show_tiles(c);
+  for (Lane& lane : lanes_) {
+    c.same(lane.gathered);
+    c.same(lane.leaving);
+    for (auto* tiles : {&lane.demands, &lane.prefetches}) {
+      c.same(tiles->size());
+      for (const std::int32_t slot : *tiles) c.name(id(), sim::Space::tiles, slot, tiles_.size());
+    }
+    c.same(lane.ready.size() - lane.ready_at);
+    for (std::size_t i = lane.ready_at; i < lane.ready.size(); ++i) {
+      c.stamp(lane.ready[i].tick, present);
+      c.name(id(), sim::Space::tiles, lane.ready[i].tile, tiles_.size());
+    }
+    if (c.differs()) return;
+  }
+  // an array in order is a heap
+  std::sort(writes_.begin(), writes_.end(), [](const Written& x, const Written& y) { return Written::later(y, x); });
+  c.same(writes_.size());
+  for (Written& written : writes_) {
+    c.stamp(written.tick, present);
+    c.same(written.task);
+  }
+  inflows_.canonical(c, graph_);
+  canonical_mail(c, [this](sim::Canonical& all, Message& m) {
+    if (m.kind == MessageKind::sent) {
+      all.unit(id(), m.c);
+      return;
+    }
+    all.same(m.a);
+    all.same(m.b);
+    all.same(m.c);
+    if (m.kind == MessageKind::grant) {
+      all.relative(m.address, all.next_of(id(), m.from, m.a));
+    } else {
+      all.same(m.address);
+    }
+  });
+  for (const auto& controller : controllers_) {
+    if (c.differs()) return;
+    controller->walk(c, present, *this);
+  }
+  c.grows(granted_bytes_);
+  c.grows(read_bytes_);
+  c.grows(cancelled_bytes_);
+  c.grows(written_bytes_);
+}
+
+void MemoryNode::named_slots(sim::Canonical& c) {
+  for (const std::int32_t slot : c.named(id(), sim::Space::units)) {
+    if (static_cast<std::size_t>(slot) >= units_.size()) {
+      c.differ();
+      return;
+    }
+    c.same(units_[static_cast<std::size_t>(slot)].pseudo_channel);
+    c.same(units_[static_cast<std::size_t>(slot)].bursts);
+    c.same(units_[static_cast<std::size_t>(slot)].leaving);
+  }
 }
 
 std::string MemoryNode::waiting_for() const {

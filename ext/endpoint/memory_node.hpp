@@ -38,7 +38,7 @@ struct MemoryNodeConfig {
   std::int32_t near_path = -1;    // ... and the path there
 };
 
-class MemoryNode final : public sim::Node {
+class MemoryNode final : public sim::Node, private mem::RequestNames {
  public:
   // Throws std::invalid_argument with every problem found.
   MemoryNode(const MemoryNodeConfig& config, const mem::ChannelConfig& channel, const mem::AddressMap& map,
@@ -48,6 +48,9 @@ class MemoryNode final : public sim::Node {
   [[nodiscard]] sim::Fs next_progress() const override;
   void evaluate(sim::Fs t) override;
   void visit(sim::Visitor& v) override;
+  void regions(sim::Canonical& c) override;
+  void canonical(sim::Canonical& c) override;
+  void named_slots(sim::Canonical& c) override;
   [[nodiscard]] sim::Fs visible_at(sim::Fs committed) const override {
     return config_.clock.edge_fs(config_.clock.edge_after(committed));
   }
@@ -118,6 +121,11 @@ class MemoryNode final : public sim::Node {
     std::int64_t gathered = 0;  // bursts in the return buffer that wait for their packet ...
     std::int64_t leaving = 0;   // ... and bursts of packets that have not left the source yet
   };
+  void tag(sim::Canonical& c, mem::Op op, std::uint64_t tag) override;
+  void row(sim::Canonical& c, std::int32_t& row) override;
+  void find_stripe();
+  void show_regions(sim::Canonical& c) const;
+  void show_tiles(sim::Canonical& c);
   bool all_granted(const sim::Message& m);
   void begin(const sim::Message& m);
   void take_completions(std::size_t channel);
@@ -151,6 +159,8 @@ class MemoryNode final : public sim::Node {
   bool lanes_plain_ = false;
   std::uint64_t lane_mask_ = 0;              // address bits that choose the lane ...
   std::vector<std::uint64_t> lane_pattern_;  // ... and their values, per lane
+  int row_shift_ = -1;                       // row = address >> row_shift_; -1: other bits decide, too
+  std::int64_t stripe_bytes_ = 0;            // addresses that differ by this differ in their rows only
   std::vector<Lane> lanes_;                  // [channel * pseudo_channels + pseudo_channel]
   std::vector<Tile> tiles_;
   std::vector<Waiting> waiting_;  // in the order of their first grants

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "sim/canonical.hpp"
+
 namespace cosim::endpoint {
 
 using sim::Fs;
@@ -46,6 +48,23 @@ void NearPath::visit(sim::Visitor& v) {
   v.value(Kind::stamp, free_at_);
   v.value(Kind::counter, moved_bytes_);
   v.value(Kind::counter, busy_fs_);
+}
+
+void NearPath::canonical(sim::Canonical& c) {
+  c.same(std::max<Fs>(free_at_ - c.now(), 0));  // the past is all one
+  c.move(free_at_, c.shift_fs());
+  c.grows(moved_bytes_);
+  c.grows(busy_fs_);
+  canonical_mail(c, [](sim::Canonical& all, Message& m) {
+    all.same(m.a);
+    all.same(m.b);
+    all.same(m.c);
+    if ((m.flags & sim::kReplyWhenSent) != 0) {
+      all.unit(static_cast<std::int32_t>(m.a), m.address);
+    } else {
+      all.same(m.address);
+    }
+  });
 }
 
 }  // namespace cosim::endpoint

@@ -22,6 +22,7 @@ class NearPath final : public sim::Node {
   [[nodiscard]] sim::Fs next_event() const override { return inbox_.next(); }
   void evaluate(sim::Fs t) override;
   void visit(sim::Visitor& v) override;
+  void canonical(sim::Canonical& c) override;
   // No clock: what is committed at t is seen right after it.
   [[nodiscard]] sim::Fs visible_at(sim::Fs committed) const override { return committed + 1; }
   [[nodiscard]] std::string waiting_for() const override { return {}; }

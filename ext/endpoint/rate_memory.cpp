@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "sim/canonical.hpp"
+
 namespace cosim::endpoint {
 
 using sim::Fs;
@@ -71,6 +73,7 @@ void RateMemory::evaluate(Fs t) {
       graph_.task(m.a).start_fs = t;
     } else if (m.kind == MessageKind::delivered) {
       inflows_.find(m.c)->arrived += m.bytes;
+      inflows_.find(m.c)->asked += m.bytes;
       graph_.task(m.c).moved_bytes += m.bytes;
       prefetches_.push_back({m.c, m.bytes, -1, m.message_class, 1, 1, 0, -1, 0});
     } else if (m.kind != MessageKind::sent) {
@@ -133,6 +136,48 @@ void RateMemory::visit(sim::Visitor& v) {
   v.value(Kind::counter, written_bytes_);
   v.value(Kind::counter, busy_fs_);
   inflows_.visit(v);
+}
+
+void RateMemory::canonical(sim::Canonical& c) {
+  const auto shared = [](const Grant& g) { return g.group >= 0; };
+  if (!waiting_.empty() || (busy_ != 0 && shared(current_)) || std::any_of(demands_.begin(), demands_.end(), shared) ||
+      std::any_of(prefetches_.begin(), prefetches_.end(), shared)) {
+    c.refuse("a stream goes to several endpoints");
+    return;
+  }
+  const auto show = [&](const Grant& g) {
+    c.same(g.stream);
+    c.same(g.bytes);
+    c.same(g.reader);
+    c.same(g.message_class);
+    c.same(g.prefetch);
+    c.same(g.write);
+  };
+  c.phase(clock_);
+  c.same(busy_);
+  if (busy_ != 0) {
+    show(current_);
+    c.time(done_);
+  }
+  for (auto* queue : {&demands_, &prefetches_}) {
+    c.same(queue->size());
+    for (const Grant& g : *queue) show(g);
+  }
+  c.grows(read_bytes_);
+  c.grows(cancelled_bytes_);
+  c.grows(written_bytes_);
+  c.grows(busy_fs_);
+  inflows_.canonical(c, graph_);
+  canonical_mail(c, [](sim::Canonical& all, Message& m) {
+    all.same(m.a);
+    all.same(m.b);
+    all.same(m.c);
+    if (m.kind == MessageKind::grant) {
+      all.grows(m.address);  // of no weight here
+    } else {
+      all.same(m.address);
+    }
+  });
 }
 
 std::string RateMemory::waiting_for() const {

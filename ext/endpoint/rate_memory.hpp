@@ -31,6 +31,7 @@ class RateMemory final : public sim::ClockedNode {
   [[nodiscard]] sim::Fs next_event() const override;
   void evaluate(sim::Fs t) override;
   void visit(sim::Visitor& v) override;
+  void canonical(sim::Canonical& c) override;
   [[nodiscard]] std::string waiting_for() const override;
 
   [[nodiscard]] std::int64_t read_bytes() const { return read_bytes_; }

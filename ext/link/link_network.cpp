@@ -5,6 +5,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "sim/canonical.hpp"
+
 namespace cosim::link {
 
 using sim::Fs;
@@ -308,6 +310,73 @@ void LinkNetwork::visit(sim::Visitor& v) {
   v.vector(Kind::counter, injected_bytes_);
   v.vector(Kind::counter, delivered_bytes_);
   v.value(Kind::counter, hop_events_);
+}
+
+void LinkNetwork::show_transfer(sim::Canonical& c, std::int32_t slot) {
+  if (!c.name(id(), sim::Space::transfers, slot, transfers_.size())) return;
+  const Transfer& transfer = transfers_[static_cast<std::size_t>(slot)];
+  if (transfer.group >= 0) {
+    c.refuse("a message goes to several endpoints");
+    return;
+  }
+  c.same(transfer.tag);
+  c.same(transfer.bytes);
+  c.same(transfer.source);
+  c.same(transfer.destination);
+  c.same(transfer.chunks_at_source);
+  c.same(transfer.chunks_left);
+  c.same(transfer.message_class);
+  c.same(transfer.flags);
+  if ((transfer.flags & sim::kReplyWhenSent) != 0) c.unit(transfer.source, transfer.reply);
+}
+
+void LinkNetwork::canonical(sim::Canonical& c) {
+  c.same(in_flight_);
+  c.same(hops_.size());
+  // an array in order is a heap
+  std::sort(hops_.begin(), hops_.end(), [](const Hop& x, const Hop& y) { return later(y, x); });
+  for (Hop& hop : hops_) {
+    c.time(hop.time);
+    c.same(static_cast<std::int64_t>(order_ - hop.order));
+    c.grows(hop.order);
+    c.same(hop.bytes);
+    c.same(hop.router);
+    if (hop.router == kLinkFree) {
+      c.same(hop.transfer);
+    } else {
+      show_transfer(c, hop.transfer);
+    }
+    if (c.differs()) return;
+  }
+  std::sort(hops_.begin(), hops_.end(), [](const Hop& x, const Hop& y) { return later(y, x); });
+  for (std::size_t link = 0; link < queues_.size(); ++link) {
+    c.same(std::max<Fs>(free_at_[link] - c.now(), 0));
+    c.move(free_at_[link], c.shift_fs());
+    for (std::int32_t at = queues_[link].first; at >= 0 && !c.differs();
+         at = waiting_[static_cast<std::size_t>(at)].next) {
+      const Hop& hop = waiting_[static_cast<std::size_t>(at)].hop;
+      c.same(hop.bytes);
+      c.same(hop.router);
+      show_transfer(c, hop.transfer);
+    }
+    c.same(-1);
+  }
+  canonical_mail(c, [](sim::Canonical& all, Message& m) {
+    all.same(m.a);
+    all.same(m.b);
+    all.same(m.c);
+    if ((m.flags & sim::kReplyWhenSent) != 0) {
+      all.unit(static_cast<std::int32_t>(m.a), m.address);
+    } else {
+      all.same(m.address);
+    }
+  });
+  c.grows(order_);
+  c.grow(link_busy_fs_);
+  c.grow(link_class_bytes_);
+  c.grow(injected_bytes_);
+  c.grow(delivered_bytes_);
+  c.grows(hop_events_);
 }
 
 std::string LinkNetwork::waiting_for() const {

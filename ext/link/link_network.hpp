@@ -38,6 +38,7 @@ class LinkNetwork final : public sim::Node {
   [[nodiscard]] sim::Fs next_event() const override;
   void evaluate(sim::Fs t) override;
   void visit(sim::Visitor& v) override;
+  void canonical(sim::Canonical& c) override;
   [[nodiscard]] sim::Fs visible_at(sim::Fs committed) const override { return committed + 1; }
   [[nodiscard]] std::string waiting_for() const override;
 
@@ -84,6 +85,7 @@ class LinkNetwork final : public sim::Node {
     std::int32_t last;
   };
   static bool later(const Hop& x, const Hop& y) { return x.time != y.time ? x.time > y.time : x.order > y.order; }
+  void show_transfer(sim::Canonical& c, std::int32_t slot);
   void begin(const sim::Message& m, sim::Fs t);
   void begin_group(const sim::Message& m, std::int32_t slot, sim::Fs t);
   void take(Hop hop);

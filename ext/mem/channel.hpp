@@ -17,6 +17,11 @@
 #include "mem/command.hpp"
 #include "sim/visit.hpp"
 
+namespace cosim::sim {
+class Canonical;
+struct Present;
+}  // namespace cosim::sim
+
 namespace cosim::mem {
 
 inline constexpr std::int64_t kNeverTick = std::numeric_limits<std::int64_t>::max();
@@ -102,6 +107,14 @@ struct Origin {
   std::uint64_t tag = 0;
 };
 
+// Shows what the owner of a channel knows of its requests: by their tags, and of the rows that they want.
+class RequestNames {
+ public:
+  virtual ~RequestNames() = default;
+  virtual void tag(sim::Canonical& c, Op op, std::uint64_t tag) = 0;
+  virtual void row(sim::Canonical& c, std::int32_t& row) = 0;
+};
+
 class Channel {
  public:
   virtual ~Channel() = default;
@@ -148,6 +161,8 @@ class Channel {
   // Makes equal futures equal bytes: times relative to `tick`, past ones clipped, ages relative to the next request.
   virtual void normalise(std::int64_t tick) = 0;
   virtual void visit(sim::Visitor& v) = 0;
+  // Walks all that decides the future, as a part of a system (sim/canonical.hpp); the present is in ticks.
+  virtual void walk(sim::Canonical& c, const sim::Present& present, RequestNames& names) = 0;
 
   // -- exact skipping; between ticks: all that is due by the origin's tick is done, completions and commands are taken
   // Appends what decides the future. Channels of one configuration whose forms are equal go on equally, moved by the

@@ -4,6 +4,7 @@
 // row and the column command bus; data bus, banks and windows are their own.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <limits>
@@ -49,6 +50,7 @@ class Controller final : public Channel {
 
   void normalise(std::int64_t tick) override;
   void visit(sim::Visitor& v) override;
+  void walk(sim::Canonical& c, const sim::Present& present, RequestNames& names) override;
 
   [[nodiscard]] bool canonical(const Origin& from, bool with_refresh, std::vector<std::int32_t>& out) const override;
   void jump(std::int64_t left, std::span<const std::int32_t> form, const Origin& to, const Statistics& gained) override;
@@ -232,6 +234,8 @@ class Controller final : public Channel {
   [[nodiscard]] std::int32_t align(std::int32_t t, Command c) const {
     return t | edge_[static_cast<std::size_t>(index(c))];
   }
+  // 1 where some command goes by the clock's edge: the parity of a tick.
+  [[nodiscard]] std::int32_t any_edge() const { return *std::max_element(edge_.begin(), edge_.end()); }
   void precharge_for(int pc, int bank, Op op, std::int32_t t);
   // No refresh is owed or under way.
   [[nodiscard]] bool calm() const { return quiet_until_ != kLongAgo; }
@@ -246,6 +250,7 @@ class Controller final : public Channel {
     column_from_ = row_from_ = std::max(row_from_, t + 1);
   }
   void rebase(std::int64_t tick);
+  struct Walk;  // controller_walk.cpp
   [[nodiscard]] std::int32_t relative(std::int64_t tick) const { return static_cast<std::int32_t>(tick - base_); }
   [[nodiscard]] std::int64_t absolute(std::int32_t t) const { return base_ + t; }
   [[nodiscard]] BankCounters& bank_counter(int pc, int bank) {

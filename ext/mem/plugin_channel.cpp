@@ -5,6 +5,8 @@
 #include <cstring>
 #include <string_view>
 
+#include "sim/canonical.hpp"
+
 namespace cosim::mem {
 
 namespace {
@@ -263,5 +265,8 @@ void PluginChannel::visit(sim::Visitor& v) {
     throw std::runtime_error("the memory plug-in '" + name() + "' cannot load what it has saved");
   }
 }
+
+// What its state means is not known: equal bytes need not have equal futures, nor unequal ones different futures.
+void PluginChannel::walk(sim::Canonical& c, const sim::Present&, RequestNames&) { c.refuse("a memory is a plug-in"); }
 
 }  // namespace cosim::mem

@@ -70,6 +70,7 @@ class PluginChannel final : public Channel {
   void normalise(std::int64_t /*tick*/) override {}
   // Throws std::runtime_error when the plug-in has no save and load.
   void visit(sim::Visitor& v) override;
+  void walk(sim::Canonical& c, const sim::Present& present, RequestNames& names) override;
 
  private:
   struct Burst {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "sim/canonical.hpp"
+
 namespace cosim::mem {
 
 Sram::Sram(const ChannelConfig& config) : config_(config), fault_(sim::fault_from_environment()) {
@@ -231,6 +233,44 @@ void Sram::visit(sim::Visitor& v) {
   v.value(Kind::counter, recorded_);
   v.vector(Kind::state, completions);
   v.vector(Kind::state, commands);
+}
+
+void Sram::walk(sim::Canonical& c, const sim::Present& present, RequestNames& names) {
+  const std::int64_t tick = present.now;
+  const std::int64_t shift = present.shift;
+  c.held(now_, present);
+  c.same(return_slots_);
+  c.same(blocked_since_ >= 0);
+  if (blocked_since_ >= 0) c.held(blocked_since_, present);
+  for (auto& queue : banks_) {
+    c.same(queue.size());
+    for (Waiting& w : queue) {
+      c.same(std::max<std::int64_t>(w.seen_at - tick, 0));
+      c.move(w.seen_at, shift);
+      names.row(c, w.row);
+      c.same(w.column);
+      c.same(w.op);
+      c.same(w.message_class);
+      c.same(w.priority);
+      names.tag(c, w.op, w.tag);
+      if (c.differs()) return;
+    }
+  }
+  for (Port& p : ports_) {  // the past is all one
+    c.same(std::max<std::int64_t>(p.tick - tick, 0));
+    c.same(p.tick >= tick ? p.bytes : 0);
+    c.move(p.tick, shift);
+  }
+  for (const std::int32_t count : waiting_) c.same(count);
+  for (BankCounters& b : bank_counters_) {
+    c.grows(b.bytes);
+    c.grows(b.rd);
+    c.grows(b.wr);
+  }
+  for (std::int64_t* count : {&counters_.asked, &counters_.served_reads, &counters_.served_writes, &counters_.cancelled,
+                              &counters_.blocked_by_return_ticks}) {
+    c.grows(*count);
+  }
 }
 
 }  // namespace cosim::mem

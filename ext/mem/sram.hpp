@@ -46,6 +46,7 @@ class Sram final : public Channel {
 
   void normalise(std::int64_t tick) override;
   void visit(sim::Visitor& v) override;
+  void walk(sim::Canonical& c, const sim::Present& present, RequestNames& names) override;
 
  private:
   static constexpr std::int32_t kNoLimit = std::numeric_limits<std::int32_t>::max();

@@ -28,6 +28,11 @@
 #include "sim/faults.hpp"
 #include "sim/visit.hpp"
 
+namespace cosim::sim {
+class Canonical;
+struct Present;
+}  // namespace cosim::sim
+
 namespace cosim::noc {
 
 // The terms of a packet's latency; their sum is cycle - create_cycle.
@@ -64,6 +69,13 @@ struct OutputCounters {
   std::int64_t lost_switch = 0;  // cycles a flit with a credit lost switch allocation
   std::int64_t busy_vc = 0;      // cycles a head waited with every VC it may use owned
   std::int64_t lost_vc = 0;      // cycles a head lost VC allocation
+};
+
+// Shows what the owner of a network knows by the tags of its packets.
+class PacketTags {
+ public:
+  virtual ~PacketTags() = default;
+  virtual void show(sim::Canonical& c, std::uint64_t tag) = 0;
 };
 
 class FlitNetwork {
@@ -162,6 +174,8 @@ class FlitNetwork {
 
   // Shows all state; stamps inside become relative to the last step first, so that equal futures look equal.
   void visit(sim::Visitor& v);
+  // The canonical form, as part of node `node`; the present is in cycles. Routes must come from a table.
+  void canonical(sim::Canonical& c, std::int32_t node, const sim::Present& present, PacketTags& tags);
 
   [[nodiscard]] const NetworkSpec& spec() const { return spec_; }
 
@@ -380,6 +394,9 @@ class FlitNetwork {
   using CycleFunction = void (*)(FlitNetwork&, std::uint32_t);
   [[nodiscard]] CycleFunction choose_cycle(bool portable) const;
   void rebase(std::int64_t next_base);
+
+  // The canonical form: flit_network_canonical.cpp
+  struct Walk;
 
   // multicast: flit_network_multicast.cpp. An input VC of a multicast class has a lane per output: the VC itself for
   // the first branch of the packet at its front, and `ports - 1` numbers behind the router's input VCs. A lane is an

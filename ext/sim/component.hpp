@@ -6,6 +6,8 @@
 
 namespace cosim::sim {
 
+class Canonical;
+
 // At one instant the engine calls evaluate(t) on every component whose next event is t, then commit(t) on each.
 // evaluate reads what was visible before t and may change only the component's own state; commit hands time-stamped
 // messages to others, visible strictly after t. So the order of the calls never matters.
@@ -22,8 +24,14 @@ class Component {
   [[nodiscard]] virtual Fs next_progress() const { return next_event(); }
   virtual void evaluate(Fs t) = 0;
   virtual void commit(Fs t) = 0;
-  // Shows every item of state; snapshot, save, load, compare and canonical form all go through it.
+  // Shows every item of state; snapshot, save, load and compare all go through it.
   virtual void visit(Visitor& v) = 0;
+
+  // Walks the canonical form (canonical.hpp): all state that decides the future. Regions of streams are shown first,
+  // slots that others refer to last.
+  virtual void regions(Canonical&) {}
+  virtual void canonical(Canonical& c) = 0;
+  virtual void named_slots(Canonical&) {}
 };
 
 }  // namespace cosim::sim

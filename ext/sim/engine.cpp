@@ -3,13 +3,19 @@
 #include <algorithm>
 #include <utility>
 
+#include "sim/skipping.hpp"
+
 namespace cosim::sim {
 
-Engine::Engine() : fault_(fault_from_environment()) {
+Engine::Engine() : fault_(fault_from_environment()), skipping_(std::make_unique<Skipping>()) {
   auto graph = std::make_unique<TaskGraph>();
   graph_ = graph.get();
   add(std::move(graph));
 }
+
+Engine::~Engine() = default;
+
+const SkipReport& Engine::skip_report() const { return skipping_->report(); }
 
 std::int32_t Engine::add(std::unique_ptr<Node> node) {
   const auto id = static_cast<std::int32_t>(nodes_.size());
@@ -76,6 +82,7 @@ Stop Engine::run(std::int64_t budget, bool drain) {
       for (const auto& node : nodes_) any = std::min(any, node->next_progress());
       if (any == kNever) deadlock();
     }
+    const bool graph_acts = next_[0] == t;
     now_ = t;
     ++instants_;
     if (fault_ == Fault::unordered_commit) {
@@ -89,7 +96,51 @@ Stop Engine::run(std::int64_t budget, bool drain) {
       for (const std::int32_t i : active_) nodes_[static_cast<std::size_t>(i)]->commit(t);
     }
     for (const std::int32_t i : active_) refresh(static_cast<std::size_t>(i));
+    if (graph_acts) {
+      skipping_->interrupt();
+      pace_ = -1;
+    } else if (at_tile_ && skipping_on_ && skipping_->looking()) {
+      skip();
+    }
+    at_tile_ = false;
   }
+}
+
+void Engine::retired(std::int32_t from) {
+  if (pace_ < 0) pace_ = from;
+  at_tile_ = at_tile_ || from == pace_;
+}
+
+// The task graph takes no part: between its instants no task begins or ends.
+void Engine::skip() {
+  const std::int64_t before = instants_;
+  const Fs skipped = skipping_->look(*this, now_, next_[0]);
+  now_ += skipped;
+  skipping_->note_instants(instants_ - before);
+}
+
+void Engine::walk(Canonical& c) {
+  if (journal_ != nullptr) {
+    c.refuse("a journal of all packets and bursts is kept");
+    return;
+  }
+  for (std::size_t i = 1; i < next_.size(); ++i) c.time(next_[i]);
+  c.grows(instants_);
+  for (const auto& node : nodes_) node->regions(c);
+  for (const auto& node : nodes_) {
+    if (c.differs()) return;
+    node->canonical(c);
+  }
+  for (const auto& node : nodes_) node->named_slots(c);
+}
+
+Form Engine::form() {
+  Form form;
+  Canonical c;
+  c.take(now_, form);
+  walk(c);
+  if (c.refused() != nullptr) throw std::runtime_error(c.refused());
+  return form;
 }
 
 void Engine::deadlock() const {
@@ -130,6 +181,8 @@ void Engine::load(std::span<const std::uint8_t> data) {
   visit(loader);
   if (!loader.finished()) throw std::runtime_error("saved state is longer than this system's state");
   for (std::size_t i = 0; i < nodes_.size(); ++i) refresh(i);
+  skipping_->interrupt();
+  pace_ = -1;
 }
 
 }  // namespace cosim::sim

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "sim/faults.hpp"
+#include "sim/form.hpp"
 #include "sim/journal.hpp"
 #include "sim/node.hpp"
 #include "sim/task_graph.hpp"
@@ -30,9 +31,12 @@ enum class Stop : std::uint8_t {
   budget,    // the step budget is used up: call run() again
 };
 
-class Engine final : public Mailroom {
+class Skipping;
+
+class Engine final : public Mailroom, private Walked {
  public:
   Engine();
+  ~Engine() override;
 
   // Takes ownership; returns the node's id. The task graph is node 0.
   std::int32_t add(std::unique_ptr<Node> node);
@@ -53,6 +57,15 @@ class Engine final : public Mailroom {
   void keep_journal(std::int64_t limit);
   [[nodiscard]] const Journal* journal() const { return journal_.get(); }
 
+  // With skipping, the default, a system that repeats itself is moved on by whole periods: the same results for less
+  // work. instants() counts those skipped as well.
+  void set_skipping(bool on) { skipping_on_ = on; }
+  [[nodiscard]] bool skipping() const { return skipping_on_; }
+  [[nodiscard]] const SkipReport& skip_report() const;
+  // The canonical form of what is there now, with all that grows: equal for two systems in the same state, wherever
+  // they keep it.
+  [[nodiscard]] Form form();
+
   // The order in which components are called at one instant, as a permutation of their ids: results do not depend
   // on it, and a test shows so.
   void set_order(std::vector<std::int32_t> order);
@@ -62,8 +75,11 @@ class Engine final : public Mailroom {
   void load(std::span<const std::uint8_t> data);
 
   void deliver(std::int32_t to, const Message& m) override;
+  void retired(std::int32_t from) override;
 
  private:
+  void walk(Canonical& c) override;
+  void skip();
   [[noreturn]] void deadlock() const;
   [[noreturn]] void livelock() const;
   void visit(Visitor& v);
@@ -79,6 +95,11 @@ class Engine final : public Mailroom {
   Fs now_ = 0;
   std::int64_t instants_ = 0;
   std::unique_ptr<Journal> journal_;
+
+  bool skipping_on_ = true;
+  std::unique_ptr<Skipping> skipping_;
+  std::int32_t pace_ = -1;  // the node whose tiles say when to look for a period
+  bool at_tile_ = false;    // it has just retired one
 };
 
 }  // namespace cosim::sim

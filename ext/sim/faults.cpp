@@ -21,6 +21,9 @@ Fault fault_from_environment() {
   if (name == "skip_state") return Fault::skip_state;
   if (name == "lose_room") return Fault::lose_room;
   if (name == "share_link") return Fault::share_link;
+  if (name == "forget_arbiter") return Fault::forget_arbiter;
+  if (name == "forget_timing") return Fault::forget_timing;
+  if (name == "forget_progress") return Fault::forget_progress;
   throw std::invalid_argument("COSIM_FAULT names no fault point: " + std::string(name));
 }
 

@@ -6,6 +6,7 @@
 
 namespace cosim::sim {
 
+// forget_*: something is left out of the canonical form.
 enum class Fault : std::uint8_t {
   none,
   drop_credit,
@@ -15,7 +16,10 @@ enum class Fault : std::uint8_t {
   lose_request,
   skip_state,
   lose_room,
-  share_link
+  share_link,
+  forget_arbiter,
+  forget_timing,
+  forget_progress
 };
 
 #ifdef COSIM_FAULTS

@@ -73,6 +73,14 @@ class Inbox {
     return m;
   }
   void visit(Visitor& v) { v.vector(Kind::stamp, heap_); }
+  // Calls show(message) in the order in which they will be popped; `show` may move them in time.
+  template <class Show>
+  void in_order(Show show) {
+    // an array in order is a heap
+    std::sort(heap_.begin(), heap_.end(), [](const Message& x, const Message& y) { return later(y, x); });
+    for (Message& m : heap_) show(m);
+    std::sort(heap_.begin(), heap_.end(), [](const Message& x, const Message& y) { return later(y, x); });
+  }
 
  private:
   static bool later(const Message& x, const Message& y) {

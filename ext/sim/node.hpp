@@ -18,6 +18,8 @@ class Mailroom {
  public:
   virtual ~Mailroom() = default;
   virtual void deliver(std::int32_t to, const Message& m) = 0;
+  // A stream of node `from` has used up a tile: a point that every period of it passes through.
+  virtual void retired(std::int32_t from) = 0;
 };
 
 class Node : public Component {
@@ -56,6 +58,23 @@ class Node : public Component {
     inbox_.visit(v);
     v.value(Kind::counter, sequence_);
   }
+
+  // Shows what waits in the inbox; `show` adds a, b, c and address, whose meaning depends on the kind.
+  template <class Walk, class Show>
+  void canonical_mail(Walk& c, Show show) {
+    c.grows(sequence_);
+    inbox_.in_order([&](Message& m) {
+      c.time(m.visible);
+      c.grows(m.sequence);
+      c.same(m.from);
+      c.same(m.kind);
+      c.same(m.message_class);
+      c.same(m.flags);
+      c.same(m.bytes);
+      show(c, m);
+    });
+  }
+  void retired() { mailroom_->retired(id_); }
 
   Inbox inbox_;
   Journal* journal_ = nullptr;

@@ -104,6 +104,7 @@ class TaskGraph final : public Node {
   [[nodiscard]] Fs next_event() const override { return inbox_.next(); }
   void evaluate(Fs t) override;
   void visit(Visitor& v) override;
+  void canonical(Canonical&) override {}  // it is at rest between its own instants, which no period contains
   [[nodiscard]] Fs visible_at(Fs committed) const override { return committed; }
   [[nodiscard]] std::string waiting_for() const override;
 

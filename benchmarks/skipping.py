@@ -1,0 +1,175 @@
+"""How much of long streams exact skipping steps: cases of the package-4x4 system, work counted.
+
+    python benchmarks/skipping.py [--size-mib 88] [--check] [CASE ...]
+
+A case is a number of experts that stream their weights from the four memory nodes, at a rung, with refresh or without,
+with tokens of other experts in between or not. Printed per case: engine instants simulated and stepped (at `flit` an
+instant is a cycle in which something moves, so the ratio is that of port-cycles and bursts alike: a jump skips both),
+periods proved and skipped, weights per second of user time with skipping on and off. With --check both runs must agree
+in every counter and in the whole state at the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import yaml
+
+from cosim._core import TaskKind
+from cosim.run.machine import Machine, build_machine
+from cosim.system.loading import load_system
+
+_ROOT = Path(__file__).parents[1]
+_READERS = (0, 3, 4, 6, 9, 11, 12, 15)
+_NS = 1_000_000
+_COLUMNS: dict[str, Any] = {
+    "kind": np.uint8,
+    "message_class": np.uint8,
+    "source": np.int32,
+    "destination": np.int32,
+    "bytes": np.int64,
+    "address": np.int64,
+    "cycles": np.int64,
+    "stream": np.int64,
+    "key": np.int64,
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """experts: streams; token_every_ns: a token to a random expert that often, 0: none."""
+
+    rung: str
+    experts: int
+    refresh: str = "none"
+    token_every_ns: int = 0
+    all_to_all: bool = False
+
+
+CASES = {
+    "link-8": Case("link", 8),
+    "rate-1": Case("flit+rate", 1),
+    "rate-2": Case("flit+rate", 2),
+    "rate-4": Case("flit+rate", 4),
+    "rate-8": Case("flit+rate", 8),
+    "rate-1-tokens": Case("flit+rate", 1, token_every_ns=2000),
+    "flit-1": Case("flit", 1),
+    "flit-2": Case("flit", 2),
+    "flit-8": Case("flit", 8),
+    "flit-1-refresh": Case("flit", 1, "per_bank"),
+    "flit-1-refresh-ab": Case("flit", 1, "all_bank"),
+    "flit-8-refresh": Case("flit", 8, "per_bank"),
+    "flit-1-tokens": Case("flit", 1, token_every_ns=2000),
+    "all-to-all": Case("flit", 0, all_to_all=True),
+}
+
+
+def system(refresh: str) -> dict[str, Any]:
+    """package-4x4 with another refresh."""
+    found: dict[str, Any] = yaml.safe_load((_ROOT / "configs/hardware/package-4x4.yaml").read_text())
+    found["endpoints"]["memory"]["memory"]["refresh"] = refresh
+    return found
+
+
+def tasks(case: Case, machine: Machine, size: int) -> tuple[dict[str, npt.NDArray[Any]], list[int], list[int]]:
+    """Columns of the case's tasks, and their dependencies."""
+    computes = [int(machine.nodes[place.index]) for place in machine.system.compute_endpoints]
+    memories = [int(machine.nodes[place.index]) for place in machine.system.memory_endpoints]
+    rows: list[dict[str, int]] = []
+    before: list[int] = []
+    after: list[int] = []
+
+    def add(kind: TaskKind, **fields: int) -> int:
+        rows.append({**dict.fromkeys(_COLUMNS, 0), "stream": -1, "key": -1, "kind": int(kind), **fields})
+        return len(rows) - 1
+
+    for number, reader in enumerate(_READERS[: case.experts]):
+        fetch = add(
+            TaskKind.fetch,
+            message_class=machine.classes["weight"],
+            source=memories[number % 4],
+            destination=computes[reader],
+            bytes=size,
+            address=number // 4 << 27,
+        )
+        add(TaskKind.compute, source=computes[reader], destination=computes[reader], cycles=30_000, stream=fetch)
+    draw = np.random.default_rng(1)
+    token = machine.classes["token"]
+    if case.token_every_ns:
+        for number in range(1, size * max(case.experts // 4, 1) // 64 // case.token_every_ns):
+            source, destination = draw.choice(computes, 2, replace=False).tolist()
+            wait = add(TaskKind.delay, cycles=number * case.token_every_ns * _NS)
+            sent = add(TaskKind.transfer, source=source, destination=destination, bytes=4096, message_class=token)
+            before.append(wait)
+            after.append(sent)
+    if case.all_to_all:
+        for source in computes:
+            for destination in computes:
+                if source != destination:
+                    add(
+                        TaskKind.transfer,
+                        source=source,
+                        destination=destination,
+                        bytes=size >> 6,
+                        message_class=token,
+                    )
+    return {name: np.array([row[name] for row in rows], dtype=dtype) for name, dtype in _COLUMNS.items()}, before, after
+
+
+def run(case: Case, size: int, skipping: bool) -> tuple[Machine, float]:
+    """The case to its end; also its user time."""
+    machine = build_machine(load_system(system(case.refresh)), case.rung, skipping=skipping)
+    columns, before, after = tasks(case, machine, size)
+    machine.engine.submit(columns, np.array(before, dtype=np.int64), np.array(after, dtype=np.int64), 0)
+    begin = os.times().user
+    machine.engine.run()
+    return machine, os.times().user - begin
+
+
+def main() -> int:
+    """Prints a row per case."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("cases", nargs="*", metavar="CASE", help=", ".join(CASES))
+    parser.add_argument("--size-mib", type=int, default=88)
+    parser.add_argument("--check", action="store_true", help="run with skipping off as well and compare")
+    chosen = parser.parse_args()
+    unknown = sorted(set(chosen.cases) - set(CASES))
+    if unknown:
+        parser.error(f"unknown case {unknown[0]}, expected one of {', '.join(CASES)}")
+    size = chosen.size_mib << 20
+    print(f"{'case':20s} {'simulated':>11s} {'stepped':>11s} {'ratio':>7s} {'proved':>6s} {'periods':>8s} {'MB/s':>9s}")
+    status = 0
+    for name in chosen.cases or CASES:
+        case = CASES[name]
+        machine, seconds = run(case, size, True)
+        report = machine.engine.skip_report()
+        simulated = int(machine.engine.instants)
+        stepped = simulated - int(report["instants"])
+        moved = size * case.experts / 1e6
+        line = (
+            f"{name:20s} {simulated:11,} {stepped:11,} {simulated / stepped:7.1f} {report['found']:6,} "
+            f"{report['periods']:8,} {moved / max(seconds, 0.01):9,.0f}"
+        )
+        if chosen.check:
+            other, plain = run(case, size, False)
+            here, there = machine.engine.form(), other.engine.form()
+            agree = here[0] == there[0] and all(np.array_equal(a, b) for a, b in zip(here[1:], there[1:], strict=True))
+            agree = agree and machine.figures() == other.figures()
+            status |= not agree
+            line += f"   off {moved / max(plain, 0.01):,.0f} MB/s, user time {seconds / max(plain, 0.01):.2f} of it"
+            line += ", same" if agree else ", DIFFERENT"
+        print(line)
+        for why, stretches in sorted(report["reasons"].items()):
+            print(f"    stepped to the end: {why} ({stretches} ×)")
+    return int(status)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

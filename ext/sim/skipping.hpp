@@ -1,0 +1,61 @@
+// Finds that a system repeats itself, and how far it will.
+//
+// At instants that every period passes through (its owner calls look() there) the canonical form is compared with kept
+// ones: with those of periods found before, and with one anchor, which is replaced after 1, 2, 4, 8 ... looks, so that
+// any period is found after a few times its length whatever went before it (Brent 1980). A comparison ends at the first
+// difference, so looking in vain costs next to nothing. A form that recurs proves the period; it is kept, with what
+// grows in it by how much, and serves again whenever the system comes back to it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "sim/canonical.hpp"
+#include "sim/form.hpp"
+
+namespace cosim::sim {
+
+class Skipping {
+ public:
+  // Looks without a period after which a stretch is stepped to its end.
+  static constexpr std::int64_t kMostLooks = 4096;
+  static constexpr std::size_t kKept = 8;
+
+  // Something came from outside: what repeated itself need not do so any more.
+  void interrupt();
+  // Whether look() is worth a call in this stretch.
+  [[nodiscard]] bool looking() const { return looking_; }
+  // Compares the system as it is after the instant `now` and, when it repeats itself, moves it on by as many whole
+  // periods as end before `bound` and below all limits. Returns the time skipped.
+  Fs look(Walked& system, Fs now, Fs bound);
+
+  [[nodiscard]] const SkipReport& report() const { return report_; }
+  void note_instants(std::int64_t skipped) { report_.instants += skipped; }
+
+ private:
+  struct Known {
+    Form form;
+    Period period;
+    std::int64_t used = 0;   // look at which the system was last at its beginning
+    std::int64_t fits = -1;  // periods that could be skipped from there, -1: it is not there now
+  };
+  [[nodiscard]] std::int64_t fits(Walked& system, Fs now, Fs bound, const Known& known);
+  [[nodiscard]] static bool repeats(const Period& period, const Period& found);
+  void keep(Walked& system, Fs now);
+  void give_up(const std::string& why);
+
+  Canonical canonical_;
+  std::vector<Known> known_;
+  Form anchor_;
+  Form again_;
+  bool anchored_ = false;
+  bool looking_ = true;
+  std::int64_t since_anchor_ = 0;
+  std::int64_t until_anchor_ = 1;
+  std::int64_t in_vain_ = 0;
+  std::int64_t clock_ = 0;  // of looks
+  SkipReport report_;
+};
+
+}  // namespace cosim::sim

@@ -1,0 +1,126 @@
+#include "sim/skipping.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <vector>
+
+using namespace cosim;
+
+namespace {
+
+// A wheel of `teeth` positions that moves on every 10 fs once it has left a run-up, and counts its turns up to a limit.
+// An alarm goes off at an instant of its own; slots hold what the wheel carries, in changing places.
+struct Wheel final : sim::Walked {
+  std::int64_t teeth = 7;
+  std::int64_t run_up = 12;
+  std::int64_t position = 0;
+  std::int64_t turns = 0;
+  std::int64_t most_turns = 1000;
+  std::int64_t steps = 0;
+  sim::Fs now = 0;
+  sim::Fs next = 10;
+  sim::Fs alarm = sim::kNever;
+  std::vector<std::int32_t> carried = {4, 9};
+
+  [[nodiscard]] bool step() {  // whether a tooth was passed at the top
+    now = next;
+    next += 10;
+    ++steps;
+    std::swap(carried[0], carried[1]);
+    if (run_up > 0) {
+      --run_up;
+      return false;
+    }
+    if (++position < teeth) return false;
+    position = 0;
+    ++turns;
+    return true;
+  }
+
+  void walk(sim::Canonical& c) override {
+    c.same(run_up);
+    c.same(position);
+    c.time(next);
+    c.time(alarm);
+    c.grows(steps);
+    c.grows_below(turns, most_turns);
+    for (std::size_t i = 0; i < carried.size(); ++i) {
+      c.name(0, sim::Space::tiles, carried[i], 16);
+    }
+  }
+};
+
+// Runs to `turns` or to the alarm, with skipping or without.
+struct Outcome {
+  std::int64_t turns;
+  std::int64_t steps;
+  sim::Fs now;
+  std::int64_t stepped;
+};
+
+Outcome run(Wheel wheel, bool skips, std::int64_t turns) {
+  sim::Skipping skipping;
+  std::int64_t stepped = 0;
+  while (wheel.turns < turns && wheel.next < wheel.alarm) {
+    const bool top = wheel.step();
+    ++stepped;
+    if (skips && top && skipping.looking()) wheel.now += skipping.look(wheel, wheel.now, sim::kNever);
+  }
+  return {wheel.turns, wheel.steps, wheel.now, stepped};
+}
+
+}  // namespace
+
+TEST_CASE("a period is found, skipped up to the limit and ends as when it is stepped") {
+  Wheel wheel;
+  for (const std::int64_t limit : {5, 50, 997}) {
+    wheel.most_turns = limit;
+    const Outcome on = run(wheel, true, limit);
+    const Outcome off = run(wheel, false, limit);
+    CHECK(on.turns == off.turns);
+    CHECK(on.steps == off.steps);
+    CHECK(on.now == off.now);
+    CHECK(off.stepped == off.steps);
+    if (limit > 5) CHECK(on.stepped < 60);
+  }
+}
+
+TEST_CASE("a jump ends before an instant that does not move along") {
+  Wheel wheel;
+  for (sim::Fs alarm = 600; alarm < 800; ++alarm) {
+    wheel.alarm = alarm;
+    const Outcome on = run(wheel, true, 1000);
+    const Outcome off = run(wheel, false, 1000);
+    CHECK(on.turns == off.turns);
+    CHECK(on.steps == off.steps);
+    CHECK(on.now == off.now);
+    CHECK(on.now < alarm);
+  }
+}
+
+TEST_CASE("without a period the search ends, and says so") {
+  struct Drifting final : sim::Walked {
+    std::int64_t at = 0;
+    void walk(sim::Canonical& c) override { c.same(at); }
+  };
+  Drifting drifting;
+  sim::Skipping skipping;
+  for (sim::Fs now = 1; skipping.looking(); ++now, ++drifting.at) CHECK(skipping.look(drifting, now, sim::kNever) == 0);
+  CHECK(skipping.report().looks == sim::Skipping::kMostLooks);
+  REQUIRE(skipping.report().reasons.size() == 1);
+  CHECK(skipping.report().reasons.begin()->first == "no period within 4096 retired tiles");
+  skipping.interrupt();
+  CHECK(skipping.looking());
+}
+
+TEST_CASE("a component without a form ends the search with its reason") {
+  struct Refusing final : sim::Walked {
+    void walk(sim::Canonical& c) override { c.refuse("it is of clay"); }
+  };
+  Refusing refusing;
+  sim::Skipping skipping;
+  CHECK(skipping.look(refusing, 1, sim::kNever) == 0);
+  CHECK_FALSE(skipping.looking());
+  CHECK(skipping.report().reasons.at("it is of clay") == 1);
+}
