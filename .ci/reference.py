@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -112,10 +113,14 @@ def keys() -> str:
 
 
 def _signature(thing: Any) -> str:
+    fields = getattr(thing, "model_fields", None)
+    if inspect.isclass(thing) and fields is not None:  # types and defaults stand on the page of keys
+        return f"(*, {', '.join(fields)})" if fields else "()"
     try:
-        return str(inspect.signature(thing))
+        text = str(inspect.signature(thing))
     except (TypeError, ValueError):
         return "(…)"
+    return re.sub(r"<function ([\w.]+) at 0x[0-9a-f]+>", r"\1", text)
 
 
 def _named(name: str, thing: Any) -> str:

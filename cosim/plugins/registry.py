@@ -70,6 +70,7 @@ _OWN: Mapping[str, Mapping[str, str]] = {
         "placed": "cosim.policy.hybrid_parallel:Placed",
     },
     "trace_adapters": {
+        "flame_moe": "cosim_adapters.flame:ADAPTER",
         "gptoss_json": "cosim_adapters.gptoss:ADAPTER",
         "hdmoe_json": "cosim_adapters.hdmoe:ADAPTER",
         "llamacpp_csv": "cosim_adapters.llamacpp:CSV",

@@ -181,6 +181,11 @@ void FlitNetwork::canonical(sim::Canonical& c, std::int32_t node, const sim::Pre
     c.refuse("routes are decided packet by packet, by a routing function");
     return;
   }
+  const AllocationSpec& allocation = spec_.allocation;
+  if (models_ != nullptr || allocation.vc_plugin != nullptr || allocation.sw_plugin != nullptr) {
+    c.refuse("routers or arbiters are a plug-in");
+    return;
+  }
   if (sessions_ != nullptr || retry_ != nullptr) {
     c.refuse(sessions_ != nullptr ? "the network has a class of sessions" : "links flip bits");
     return;

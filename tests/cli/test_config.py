@@ -17,7 +17,7 @@ def call(*arguments: str) -> Result:
 
 def test_list() -> None:
     lines = call("list").stdout.splitlines()
-    kinds = ["experiments", "hardware", "models", "networks", "memory", "claims", "placements", "traces"]
+    kinds = ["experiments", "hardware", "models", "networks", "memory", "claims", "placements", "checkpoints", "traces"]
     assert [line.split(":")[0] for line in lines] == kinds
     assert call("list", "hardware").stdout.startswith("hardware: ")
 

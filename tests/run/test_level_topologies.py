@@ -169,7 +169,7 @@ def test_both_rungs_take_the_same_links(name: str) -> None:
 @pytest.mark.parametrize("name", LEVELS)
 def test_no_cycle_of_waits(name: str) -> None:
     system = load_system(hardware(LEVELS[name]))
-    check = check_deadlock(flit_graph(system, system.networks[0]))
+    check = check_deadlock(flit_graph(system, system.networks[0], 1))
     assert check.deadlock_free
 
 
