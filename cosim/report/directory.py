@@ -342,7 +342,8 @@ def read_contents(path: str | os.PathLike[str]) -> RunContents:
     if errors or info is None or claims is None:
         raise ConfigErrors(errors)
     try:
-        contents = RunContents(info=info, claims=claims, **{k: v for k, v in frames.items() if v is not None})
+        kept: dict[str, Any] = {name: frame for name, frame in frames.items() if frame is not None}
+        contents = RunContents(info=info, claims=claims, **kept)
     except ValueError as error:
         raise ConfigErrors(
             ConfigError(str(folder), None, None, "", "the contents of a run", line) for line in str(error).splitlines()
