@@ -643,16 +643,7 @@ void FlitNetworkNode::canonical(sim::Canonical& c) {
   c.held(last, present);
   present.shift = last - network_.last_cycle();
   for (const std::int32_t turn : destination_turn_) c.same(turn);
-  canonical_mail(c, [this](sim::Canonical& all, Message& m) {
-    all.same(m.a);
-    all.same(m.b);
-    all.same(m.c);
-    if (m.kind == MessageKind::send && (m.flags & sim::kReplyWhenSent) != 0) {
-      all.unit(static_cast<std::int32_t>(m.a), m.address);
-    } else {
-      all.same(m.address);
-    }
-  });
+  canonical_mail(c);
   for (Queue& queue : queues_) {
     c.same(queue.in_network);
     c.same(queue.turn);

@@ -21,8 +21,7 @@ void NearPath::evaluate(Fs t) {
   while (inbox_.due(t)) {
     const Message m = inbox_.pop();
     if (m.kind != MessageKind::send) throw std::logic_error("a near-memory path cannot read this message");
-    const __int128 time = static_cast<__int128>(m.bytes) * sim::kFsPerSecond;
-    const auto span = static_cast<Fs>((time + config_.bytes_per_second - 1) / config_.bytes_per_second);
+    const Fs span = sim::transfer_fs(m.bytes, config_.bytes_per_second);
     // The send was committed the instant before; back to back messages follow each other without a gap.
     free_at_ = std::max(free_at_, t - 1) + span;
     busy_fs_ += span;
@@ -55,16 +54,7 @@ void NearPath::canonical(sim::Canonical& c) {
   c.move(free_at_, c.shift_fs());
   c.grows(moved_bytes_);
   c.grows(busy_fs_);
-  canonical_mail(c, [](sim::Canonical& all, Message& m) {
-    all.same(m.a);
-    all.same(m.b);
-    all.same(m.c);
-    if ((m.flags & sim::kReplyWhenSent) != 0) {
-      all.unit(static_cast<std::int32_t>(m.a), m.address);
-    } else {
-      all.same(m.address);
-    }
-  });
+  canonical_mail(c);
 }
 
 }  // namespace cosim::endpoint

@@ -36,8 +36,7 @@ void RateMemory::serve(Fs t) {
   current_ = queue.front();
   queue.erase(queue.begin());
   busy_ = 1;
-  const __int128 time = static_cast<__int128>(current_.bytes) * sim::kFsPerSecond;
-  const auto span = static_cast<Fs>((time + config_.bytes_per_second - 1) / config_.bytes_per_second);
+  const Fs span = sim::transfer_fs(current_.bytes, config_.bytes_per_second);
   done_ = t + span;
   busy_fs_ += span;
   if (journal_ != nullptr && journal_->room()) {

@@ -258,8 +258,7 @@ void LinkNetwork::cross(Hop hop, std::size_t link) {
   Transfer& transfer = transfers_[static_cast<std::size_t>(hop.transfer)];
   const bool leaves_source = hop.router == router_of(transfer.source);
   ++hop_events_;
-  const std::int64_t rate = config_.link_bytes_per_second[link];
-  const auto span = static_cast<Fs>((static_cast<__int128>(hop.bytes) * sim::kFsPerSecond + rate - 1) / rate);
+  const Fs span = sim::transfer_fs(hop.bytes, config_.link_bytes_per_second[link]);
   free_at_[link] = hop.time + span;
   link_busy_fs_[link] += span;
   if (journal_ != nullptr && journal_->room()) {
@@ -361,16 +360,7 @@ void LinkNetwork::canonical(sim::Canonical& c) {
     }
     c.same(-1);
   }
-  canonical_mail(c, [](sim::Canonical& all, Message& m) {
-    all.same(m.a);
-    all.same(m.b);
-    all.same(m.c);
-    if ((m.flags & sim::kReplyWhenSent) != 0) {
-      all.unit(static_cast<std::int32_t>(m.a), m.address);
-    } else {
-      all.same(m.address);
-    }
-  });
+  canonical_mail(c);
   c.grows(order_);
   c.grow(link_busy_fs_);
   c.grow(link_class_bytes_);

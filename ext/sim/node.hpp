@@ -74,6 +74,20 @@ class Node : public Component {
       show(c, m);
     });
   }
+  // The same, where an address is a plain number but for a send that asks for a reply: it names a unit of its sender.
+  template <class Walk>
+  void canonical_mail(Walk& c) {
+    canonical_mail(c, [](Walk& all, Message& m) {
+      all.same(m.a);
+      all.same(m.b);
+      all.same(m.c);
+      if (m.kind == MessageKind::send && (m.flags & kReplyWhenSent) != 0) {
+        all.unit(static_cast<std::int32_t>(m.a), m.address);
+      } else {
+        all.same(m.address);
+      }
+    });
+  }
   void retired() { mailroom_->retired(id_); }
 
   Inbox inbox_;

@@ -13,6 +13,12 @@ using Fs = std::int64_t;
 inline constexpr Fs kNever = std::numeric_limits<Fs>::max();
 inline constexpr std::int64_t kFsPerSecond = 1'000'000'000'000'000;
 
+// How long a path of a rate is taken by so many bytes, rounded up.
+[[nodiscard]] constexpr Fs transfer_fs(std::int64_t bytes, std::int64_t bytes_per_second) {
+  const __int128 time = static_cast<__int128>(bytes) * kFsPerSecond;
+  return static_cast<Fs>((time + bytes_per_second - 1) / bytes_per_second);
+}
+
 // A clock of `num / den` edges per femtosecond, in lowest terms.
 class Clock {
  public:
