@@ -192,6 +192,10 @@ class WindowState:
     what_if: Callable[[ResidencyAction | None], float] | None = None
 
 
+LIMITS = ("window_batches", "max_replicas", "replica_budget", "min_residency_windows")
+"""What the run holds a policy to, where its parameters say it."""
+
+
 class Policy:
     """Base of all policies; every hook but :meth:`assign` may be left out.
 
@@ -223,10 +227,16 @@ class Policy:
     """Of one element of the partial sums that the parts of a split expert return; whole experts return activations."""
 
     class Params(Spec):
-        """The policy's parameters: a strict schema, unknown names are errors. Subclasses add fields."""
+        """The policy's parameters: a strict schema, unknown names are errors. Subclasses add fields.
+
+        A field of the name of one of :data:`LIMITS` is that limit of the policy.
+        """
 
     def __init__(self, params: Mapping[str, object] | None = None) -> None:
         self.params = self.Params.model_validate(dict(params or {}))
+        for limit in LIMITS:
+            if limit in self.Params.model_fields:
+                setattr(self, limit, getattr(self.params, limit))
 
     def place(self, system: System, model: ModelSpec, profile: Profile) -> Placement:
         """The replicas at the start. Sees the profile part of the trace only."""

@@ -16,8 +16,6 @@ from cosim.policy.placement import expert_parallel
 from cosim.policy.room import Room
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from cosim.config.schema_model import ModelSpec
     from cosim.system import System
 
@@ -44,10 +42,6 @@ class Eplb(Policy):
         nodes: Annotated[int, Field(ge=1)] = 1
 
     params: Params
-
-    def __init__(self, params: Mapping[str, object] | None = None) -> None:
-        super().__init__(params)
-        self.replica_budget = self.params.replica_budget
 
     def place(self, system: System, model: ModelSpec, profile: Profile) -> Placement:
         chiplets = [endpoint.index for endpoint in system.compute_endpoints]

@@ -76,11 +76,6 @@ class FixedReplica(Policy):
 
     params: Params
 
-    def __init__(self, params: Mapping[str, object] | None = None) -> None:
-        super().__init__(params)
-        self.max_replicas = self.params.max_replicas
-        self.replica_budget = self.params.replica_budget
-
     def place(self, system: System, model: ModelSpec, profile: Profile) -> Placement:
         self._routes = system.routes
         chiplets = [endpoint.index for endpoint in system.compute_endpoints]

@@ -56,12 +56,6 @@ class HotReplication(Policy):
 
     params: Params
 
-    def __init__(self, params: Mapping[str, object] | None = None) -> None:
-        super().__init__(params)
-        self.max_replicas = self.params.max_replicas
-        self.replica_budget = self.params.replica_budget
-        self.window_batches = self.params.window_batches
-
     def place(self, system: System, model: ModelSpec, profile: Profile) -> Placement:
         self._routes = system.routes
         self._system = system

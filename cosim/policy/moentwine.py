@@ -107,12 +107,6 @@ class Moentwine(Policy):
 
     params: Params
 
-    def __init__(self, params: Mapping[str, object] | None = None) -> None:
-        super().__init__(params)
-        self.max_replicas = self.params.max_replicas
-        self.replica_budget = self.params.replica_budget
-        self.window_batches = self.params.window_batches
-
     def place(self, system: System, model: ModelSpec, profile: Profile) -> Placement:
         self._system, self._routes = system, system.routes
         self._chiplets = [endpoint.index for endpoint in system.compute_endpoints]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
@@ -31,6 +31,7 @@ class PeriodicReplication(Policy):
     """
 
     name = "periodic_replication"
+    max_replicas = 1 << 15
 
     class Params(Policy.Params):
         """``slots_per_core``: replicas of a layer at a core. ``window_batches``: 0: the start's placement stays."""
@@ -39,11 +40,6 @@ class PeriodicReplication(Policy):
         window_batches: Annotated[int, Field(ge=0)] = 8
 
     params: Params
-
-    def __init__(self, params: Mapping[str, object] | None = None) -> None:
-        super().__init__(params)
-        self.window_batches = self.params.window_batches
-        self.max_replicas = 1 << 15
 
     def place(self, system: System, model: ModelSpec, profile: Profile) -> Placement:
         self._cores = [place.index for place in system.compute_endpoints]

@@ -61,6 +61,7 @@ class HCRMap(Policy):
     """
 
     name = "hcrmap"
+    updates_per_window = 1
 
     class Params(Policy.Params):
         """``controller``: rules, greedy or dqn (with ``checkpoint``, a shipped name or a path). ``start``: the layout
@@ -100,11 +101,6 @@ class HCRMap(Policy):
 
     def __init__(self, params: Mapping[str, object] | None = None) -> None:
         super().__init__(params)
-        self.max_replicas = self.params.max_replicas
-        self.replica_budget = self.params.replica_budget
-        self.window_batches = self.params.window_batches
-        self.min_residency_windows = self.params.min_residency_windows
-        self.updates_per_window = 1
         self.needs_what_if = self.params.controller == "greedy"
         self.controller: Controller = self._controller()
 
