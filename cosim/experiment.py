@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from cosim.config.errors import ConfigErrors, did_you_mean, one_of
+from cosim.config.errors import ConfigError, ConfigErrors, did_you_mean, one_of
 from cosim.config.load import resolved_yaml
 from cosim.config.schema_experiment import ExperimentSpec
 from cosim.report.contents import RunContents
@@ -29,6 +29,7 @@ from cosim.run.timeline import TimelineRequest, record_timeline
 from cosim.run.unit import FRAME_NAMES, UnitKey, UnitResult
 from cosim.run.validation import PointRun, Validation, validation_contents
 from cosim.system import LoadedExperiment, open_experiment
+from cosim.validate.verdicts import together
 
 __all__ = ["Experiment", "Report", "Run"]
 
@@ -68,10 +69,14 @@ class Run:
 
 @dataclass(frozen=True)
 class Report:
-    """A finished validation."""
+    """A finished validation; ``companions`` are those of the experiment's companions, by name.
+
+    Claims are those that all of them answered together; metrics and frames are the experiment's own.
+    """
 
     contents: RunContents
     validation: Validation
+    companions: Mapping[str, Report] = field(default_factory=dict)
 
     @property
     def metrics(self) -> pd.DataFrame:
@@ -126,8 +131,9 @@ class Experiment:
         return self._loaded.spec
 
     def units(self) -> list[UnitKey]:
-        """The simulated units of a validation, those of the points of sweeps included: (policy, rung, seed)."""
-        return [key for part in self._campaign(None, 1).parts for key in part.unit_keys()]
+        """The simulated units of a validation, those of sweeps and companions included: (policy, rung, seed)."""
+        own = [key for part in self._campaign(None, 1).parts for key in part.unit_keys()]
+        return own + [key for companion in self.companions for key in companion.units()]
 
     @cached_property
     def points(self) -> list[Point]:
@@ -137,6 +143,34 @@ class Experiment:
             ConfigErrors: every error of every point.
         """
         return sweep_points(self._loaded)
+
+    @cached_property
+    def companions(self) -> list[Experiment]:
+        """The experiments that answer the rest of the claims.
+
+        Raises:
+            ConfigErrors: every error of each; a companion that judges other claims, or has companions of its own.
+        """
+        found: list[Experiment] = []
+        errors: list[ConfigError] = []
+        for position, reference in enumerate(self._loaded.spec.companions):
+            path = ("companions", position)
+            try:
+                companion = Experiment.load(reference)
+            except ConfigErrors as wrong:
+                errors += wrong.errors
+                continue
+            document = self._loaded.document
+            if companion.spec.claims != self._loaded.spec.claims:
+                wanted = f"an experiment with claims: {self._loaded.spec.claims}"
+                errors.append(document.error(path, wanted, repr(companion.spec.claims)))
+            if companion.spec.companions:
+                named = ", ".join(companion.spec.companions)
+                errors.append(document.error(path, "an experiment without companions", named))
+            found.append(companion)
+        if errors:
+            raise ConfigErrors(errors)
+        return found
 
     def plugin_hashes(self) -> dict[str, str]:
         """SHA-256 of every file of the user's that runs or is read: policies, analytical functions, tables, traces."""
@@ -168,15 +202,22 @@ class Experiment:
         for point in self.points:
             point.setup.check()
             Validation.prepare(point.setup.loaded, point.setup)
+        for companion in self.companions:
+            companion.check()
 
     def estimate(self) -> Estimate:
         """Work and time that a validation will take."""
+        return Estimate.together([self._own_estimate(), *(companion.estimate() for companion in self.companions)])
+
+    def _own_estimate(self) -> Estimate:
+        """Without companions."""
         parts = self._campaign(None, 1).parts
         return Estimate.together([estimate(part.setup, part.unit_keys()) for part in parts])
 
     def _campaign(self, units: Path | None, jobs: int) -> Campaign:
         # what runs at the base does not depend on claims and other points: its units are kept without them
-        base = resolved_yaml(self._loaded.spec.model_copy(update={"sweeps": {}, "claims": None}))
+        apart: dict[str, Any] = {"sweeps": {}, "claims": None, "components": None, "companions": ()}
+        base = resolved_yaml(self._loaded.spec.model_copy(update=apart))
         parts = [CampaignPart(self._setup, self.resolved, UnitStore(units, base))]
         parts += [
             CampaignPart(point.setup, point.resolved, UnitStore(units, point.resolved), point.title)
@@ -230,8 +271,24 @@ class Experiment:
             ConfigErrors or another ValueError: wrong input, found before anything runs.
         """
         self.check()
+        folder = None if units is None else Path(units)
+        if not self.companions:
+            return self._validate_alone(jobs, folder, progress)
+        everything = [self, *self.companions]
+        shares = [max(item._own_estimate().seconds, 1e-9) for item in everything]
+        reports: dict[str, Report] = {}
+        for position, item in enumerate(everything):
+            shown = None if progress is None else _part_of(progress, shares, position, item.name)
+            reports[item.name] = item._validate_alone(jobs, folder, shown)
+        own = reports.pop(self.name)
+        assert own.validation.claims is not None
+        judged = [(name, report.contents.claims) for name, report in [(self.name, own), *reports.items()]]
+        claims = together(own.validation.claims, judged)
+        return Report(replace(own.contents, claims=claims), own.validation, reports)
+
+    def _validate_alone(self, jobs: int, units: Path | None, progress: Progress | None) -> Report:
         validation = Validation.prepare(self._loaded, self._setup)
-        base, *others = self._campaign(Path(units) if units is not None else None, jobs).run(progress)
+        base, *others = self._campaign(units, jobs).run(progress)
         points = [PointRun(point, *ran) for point, ran in zip(self.points, others, strict=True)]
         return Report(validation_contents(validation, *base, points), validation)
 
@@ -250,6 +307,17 @@ class Experiment:
     def simulated_rungs(self) -> list[str]:
         """The rungs that are simulated, highest fidelity first."""
         return simulated_rungs(self._loaded.spec.rungs)
+
+
+def _part_of(progress: Progress, shares: list[float], position: int, name: str) -> Progress:
+    """Progress of one of several validations that count by their estimated shares of the whole."""
+    before, whole = sum(shares[:position]), sum(shares)
+
+    def shown(done: float, total: float, note: str) -> None:
+        within = done / total if total > 0 else 1.0
+        progress(before + shares[position] * within, whole, f"{name}: {note}" if note else name)
+
+    return shown
 
 
 def _joined(policy: str, rung: str, results: list[UnitResult]) -> Run:

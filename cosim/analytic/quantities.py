@@ -14,6 +14,22 @@ STATISTICS = ("mean", "p50", "p95", "p99", "total")
 
 #: Stems whose mean bears the bare name, as in ``balance`` or ``bytes_weight``.
 _BARE = ("balance", "stack_balance", "replica_factor", "energy", "changed_choices", "top1_retention")
+
+#: What components and inputs are measured by on their own: exact figures without units of resampling, a number each.
+COMPONENT_METRICS = {
+    "hotspot": (
+        "completion_cycles",
+        "link_flits",
+        "over_ideal",
+        "network_latency_mean_cycles",
+        "router_share",
+        "link_share",
+        "serialisation_share",
+        "waiting_share",
+    ),
+    "complementarity": ("flagged_share", "survives_share", "cosine", "domain_distance"),
+}
+
 _BYTES_STEM = re.compile(r"bytes_[a-z][a-z0-9_]*")
 
 
@@ -26,7 +42,7 @@ class Quantity:
 
     stem:      layer_latency, stage_<stage>, bytes_<class>, balance, stack_balance, replica_factor, energy,
                changed_choices or top1_retention
-    statistic: one of STATISTICS
+    statistic: one of STATISTICS, or ``exact`` for a figure of a component
     column:    column of the layers frame
     unit:      unit of the metric; ``scale`` is one unit of the column in it
     dimension: table of accepted input units, None where the metric has no unit
@@ -42,9 +58,16 @@ class Quantity:
     @property
     def name(self) -> str:
         """The metric's name in metrics.json."""
+        if self.statistic == "exact":
+            return self.stem
         if self.statistic == "mean" and (self.stem in _BARE or self.stem.startswith("bytes_")):
             return self.stem
         return f"{self.stem}_{self.statistic}"
+
+    @property
+    def component(self) -> str | None:
+        """The component that it is measured on, by itself; None for a metric of runs."""
+        return self.stem.partition("_")[0] if self.statistic == "exact" else None
 
     def from_unit(self, value: float, unit: str) -> float:
         """``value`` given in ``unit``, in the metric's own unit; KeyError for an unknown unit."""
@@ -61,6 +84,8 @@ class Quantity:
 
 def quantity(name: str) -> Quantity:
     """The metric called ``name``; KeyError where there is none (see ``quantity_names``)."""
+    if name in _component_names():
+        return Quantity(name, "exact", name, "1", 1.0, None)
     stem, _, statistic = name.rpartition("_")
     if statistic not in STATISTICS:
         stem, statistic = name, "mean"
@@ -86,6 +111,7 @@ def quantity_names(
     """Names to offer where an unknown one was written."""
     stems = ["layer_latency", *(f"stage_{stage}" for stage in STAGES), *(f"bytes_{name}" for name in byte_classes)]
     names = [_name(stem, statistic) for stem in (*stems, "energy") for statistic in STATISTICS]
+    names += _component_names()
     shares = [stem for stem in _BARE if stem != "energy"]
     names += [_name(stem, statistic) for stem in shares for statistic in STATISTICS if statistic != "total"]
     return names
@@ -93,3 +119,7 @@ def quantity_names(
 
 def _name(stem: str, statistic: str) -> str:
     return Quantity(stem, statistic, "", "", 1.0, None).name
+
+
+def _component_names() -> list[str]:
+    return [f"{component}_{metric}" for component, metrics in COMPONENT_METRICS.items() for metric in metrics]

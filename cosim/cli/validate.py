@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -17,7 +18,13 @@ from cosim.cli.options import (
     yes_option,
 )
 
+if TYPE_CHECKING:
+    from cosim.experiment import Experiment, Report
+
 __all__ = ["validate"]
+
+#: Folder of the run directory that holds those of companions.
+COMPANIONS = "companions"
 
 
 @click.command()
@@ -47,7 +54,7 @@ def validate(
     from cosim.experiment import Experiment
     from cosim.report.directory import REPORT_HTML, TRACE_JSON, RunDirectory
     from cosim.report.progress import RunProgress
-    from cosim.report.tables import print_report
+    from cosim.report.tables import all_tables, print_report, print_tables
     from cosim.report.timeline import trace_json_gz
 
     loaded = Experiment.load(experiment, overrides)
@@ -80,10 +87,16 @@ def validate(
                 {"wall_s": round(wall, 3), "jobs": jobs, "skipping": dict(report.contents.skipping)},
             )
             report.to_html(directory.path / REPORT_HTML)
+            for companion in loaded.companions:
+                _write_companion(companion, report.companions[companion.name], directory.path / COMPANIONS)
             if trace:
                 policies = [policy.title for policy in loaded.spec.policies]
                 timeline = loaded.timeline(policies, loaded.simulated_rungs[0], request)
                 directory.write_bytes(TRACE_JSON, trace_json_gz(timeline))
+    for name, companion_report in report.companions.items():
+        click.echo(f"Companion {name}")
+        print_tables(all_tables(companion_report.contents))
+        click.echo()
     print_report(report.contents)
     click.echo(f"{time.monotonic() - start:.1f} s with {processes} process{'es' if processes > 1 else ''}", err=True)
     if out is not None:
@@ -91,3 +104,13 @@ def validate(
         if trace:
             click.echo(f"trace: {out / TRACE_JSON}")
     sys.stdout.flush()
+
+
+def _write_companion(companion: Experiment, report: Report, folder: Path) -> None:
+    """A companion's own run directory; its claims are those that it answered by itself."""
+    from cosim.report.directory import REPORT_HTML, RunDirectory
+
+    with RunDirectory(folder / companion.name, companion.resolved) as directory:
+        directory.write_contents(report.contents)
+        directory.write_provenance(companion.spec.seeds, companion.plugin_hashes())
+        report.to_html(directory.path / REPORT_HTML)

@@ -188,6 +188,9 @@ class _Composition:
         """Check that the files named exist and make their paths absolute, so that a resolved copy finds them too."""
         self._file(("trace", "file"), "traces")
         self._file(("claims",), "claims")
+        self._file(("components", "hotspot", "file"), "networks")
+        for index in range(len(self._list("companions"))):
+            self._file(("companions", index), "experiments")
         self.errors.extend(_settle_hardware(self.document, _SYSTEM))
         for index, item in enumerate(self._list("analytic")):
             if isinstance(item, Mapping):

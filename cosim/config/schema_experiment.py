@@ -22,9 +22,12 @@ from cosim.config.spec import IndexSet, Indices, Items, Name, Problem, Reference
 __all__ = [
     "RUNGS",
     "AnalyticSpec",
+    "ComplementaritySpec",
+    "ComponentsSpec",
     "ExperimentSpec",
     "FaultsSpec",
     "FullModelSpec",
+    "HotspotComponentSpec",
     "LimitsSpec",
     "PartSpec",
     "PointSpec",
@@ -321,6 +324,29 @@ class SamplingSpec(Spec):
     strata: Literal["layer", "run"] = "layer"
 
 
+class HotspotComponentSpec(Spec):
+    """The benchmark of a file, as of ``cosim noc hotspot``, by shipped name (configs/networks) or path."""
+
+    file: Text
+
+
+class ComplementaritySpec(Spec):
+    """The test of ``cosim trace complementarity`` on the experiment's trace."""
+
+    batch_tokens: Positive = 64
+    layers: Indices = IndexSet(None)
+    permutations: Annotated[int, Field(ge=19)] = 199  # the fewest at a false-discovery rate of 5 %
+    shuffles: Positive = 3
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 1
+
+
+class ComponentsSpec(Spec):
+    """Components and inputs that are measured by themselves, beside the runs, for claims that speak of them."""
+
+    hotspot: HotspotComponentSpec | None = None
+    complementarity: ComplementaritySpec | None = None
+
+
 def _sampling(value: Any) -> Any:
     if isinstance(value, (Mapping, SamplingSpec)) or value == "none":
         return value
@@ -366,7 +392,17 @@ class PointSpec(Spec):
 
 
 #: Top keys that all points of an experiment share: the units of their comparison must be the same.
-SHARED_BY_POINTS = ("name", "rungs", "claims", "seeds", "limits", "sweeps", "skipping")
+SHARED_BY_POINTS = (
+    "name",
+    "rungs",
+    "claims",
+    "seeds",
+    "limits",
+    "sweeps",
+    "skipping",
+    "components",
+    "companions",
+)
 
 
 class SweepSpec(Spec):
@@ -422,6 +458,8 @@ class ExperimentSpec(Spec):
     limits: LimitsSpec = Field(default_factory=LimitsSpec)
     faults: FaultsSpec | None = None
     sweeps: dict[Name, SweepSpec] = Field(default_factory=dict)
+    components: ComponentsSpec | None = None
+    companions: Items[Text] = ()
 
     def problems(self) -> Iterator[Problem]:
         titles = [policy.title for policy in self.policies]
@@ -433,6 +471,12 @@ class ExperimentSpec(Spec):
             values = getattr(self, key)
             for position in duplicates(values):
                 yield Problem((key, position), "each of them once", f"{values[position]!r} again")
+        for position in duplicates(self.companions):
+            yield Problem(("companions", position), "each of them once", f"{self.companions[position]!r} again")
+        if self.companions and self.claims is None:
+            yield Problem(("companions",), "the key 'claims', which companions answer together", "no such key")
+        if self.components is not None and self.claims is None:
+            yield Problem(("components",), "the key 'claims', which alone reads them", "no such key")
         if self.sampling != "none" and "link" not in self.rungs:
             yield Problem(("rungs",), "the rung 'link', which runs every unit and carries the sample", "no such rung")
         if "analytic" in self.rungs and not self.analytic:

@@ -60,28 +60,28 @@ def layer_transfers(
         raise ConfigErrors.single(
             "random draws with 'first_of_random_expert' and with nothing else", repr(aggregator), path="aggregator"
         )
-    sources: list[IntArray] = []
-    targets: list[int] = []
-    sizes: list[int] = []
-    for experts, size in zip(groups, group_bytes, strict=True):
-        used = experts[experts >= 0]
-        nodes = node_of[np.flatnonzero(hosted[used].any(axis=0))]
-        if draws is None:
-            nodes = np.sort(nodes)
-            target = int(nodes[np.argmin(hops[np.ix_(nodes, nodes)].sum(axis=0))])
-        else:
-            expert = used[draws.integers(len(used))]
-            target = int(node_of[np.flatnonzero(hosted[expert])[0]])
-        away = nodes[nodes != target]
-        sources.append(away)
-        targets.append(target)
-        sizes.append(max(1, round(float(size))))
-    counts = np.array([len(part) for part in sources], dtype=np.int64)
-    return Transfers(
-        np.concatenate([np.zeros(0, dtype=np.int64), *sources]),
-        np.repeat(np.array(targets, dtype=np.int64), counts),
-        np.repeat(np.array(sizes, dtype=np.int64), counts),
-    )
+    absent = np.zeros((1, hosted.shape[1]), dtype=np.bool_)
+    holders: npt.NDArray[np.bool_] = np.vstack([hosted, absent])[groups]  # slot -1 reads the row of absent holders
+    touched: npt.NDArray[np.bool_] = np.asarray(holders.any(axis=1), dtype=np.bool_)
+    if draws is None:
+        order = np.argsort(node_of)
+        at = node_of[order]
+        touched = touched[:, order]
+        far = len(at) * int(hops.max(initial=0)) + 1
+        target = np.where(touched, touched.astype(np.int64) @ hops[np.ix_(at, at)], far).argmin(axis=1)
+    else:
+        at = node_of
+        target = np.array([np.flatnonzero(hosted[_drawn(used, draws)])[0] for used in groups], dtype=np.int64)
+    senders = touched.copy()
+    senders[np.arange(len(groups)), target] = False
+    group, sender = np.nonzero(senders)
+    sizes = np.maximum(1, np.rint(group_bytes)).astype(np.int64)
+    return Transfers(at[sender], at[target[group]], sizes[group])
+
+
+def _drawn(experts: IntArray, draws: np.random.Generator) -> int:
+    used = experts[experts >= 0]
+    return int(used[draws.integers(len(used))])
 
 
 def communication(simulator: LinkSimulator, transfers: Transfers) -> LinkResult:

@@ -34,6 +34,7 @@ from cosim.report.contents import (
     empty,
 )
 from cosim.run.campaign import top_rung
+from cosim.run.components import check_components, component_frames
 from cosim.run.points import Point, base_value
 from cosim.run.setup import Setup, part_text
 from cosim.run.skipping import skip_sentence
@@ -83,6 +84,10 @@ class Validation:
                 claims = load_claims(spec.claims)
             except ConfigErrors as found:
                 errors.append(found)
+        try:
+            check_components(spec, setup)
+        except ConfigErrors as found:
+            errors.append(found)
         if errors:
             raise ConfigErrors([error for found in errors for error in found.errors])
         return cls(
@@ -132,7 +137,8 @@ def validation_contents(
     claims = []
     if validation.claims is not None:
         scope = RunScope(spec.name, spec.workload.scope, validation.rungs)
-        claims = judge(validation.claims, MeasuredRun(base.samples, _axes(spec, base, at_points)), scope)
+        measured = MeasuredRun(base.samples, _axes(spec, base, at_points), component_frames(spec, setup))
+        claims = judge(validation.claims, measured, scope)
     metrics = [metrics_frame(base.samples, policies, base.rungs)]
     if replays:
         metrics.append(_closed_loop(closed, replays, setup))

@@ -141,6 +141,9 @@ class Claim(Spec):
         expressions = self.expressions()
         if not expressions and not self.needs:
             yield Problem((), "the key 'quantity', or 'needs' that name what is missing", "neither")
+        exact = {term.quantity.component is not None for expression in expressions for term in expression.terms}
+        if exact == {True, False}:
+            yield Problem(("quantity",), "metrics of runs, or of components, alone", "some of each")
         fixed = {term.rung is not None for expression in expressions for term in expression.terms}
         if fixed == {True, False}:
             yield Problem(("quantity",), "a rung in every term or in none", "a rung in some")

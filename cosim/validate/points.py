@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
+import pandas as pd
 
 from cosim.config.errors import did_you_mean
 from cosim.validate.expression import Term
 from cosim.validate.samples import NotMeasuredError, Samples
-from cosim.validate.statistics import FloatArray
+from cosim.validate.statistics import RESAMPLES, FloatArray
 
 __all__ = ["Axis", "MeasuredRun"]
 
@@ -28,13 +29,15 @@ class MeasuredRun:
     """The base experiment's samples and those of its sweeps, behind the one face that claims are judged by.
 
     A term with an equality on an axis, or with ``point``, is measured at that point; any other at the base. All points
-    have the units (seed, batch) of the base, so that comparisons across points are paired.
+    have the units (seed, batch) of the base, so that comparisons across points are paired. ``components`` are figures
+    of components and inputs by themselves: a row per case, with a column ``subject``, numbers that select, and metrics.
 
     Raises ValueError for a point with other units.
     """
 
     base: Samples
     axes: Mapping[str, Axis]
+    components: Mapping[str, pd.DataFrame] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name, axis in self.axes.items():
@@ -62,8 +65,13 @@ class MeasuredRun:
     def measure(self, term: Term) -> tuple[float, FloatArray, int]:
         """As :meth:`Samples.measure`, at the term's point.
 
+        A figure of a component is exact: all its resamples are the figure.
+
         Raises NotMeasuredError also for a point that the experiment does not have.
         """
+        if term.quantity.component is not None:
+            value = self._of_component(term, term.quantity.component)
+            return value, np.full(RESAMPLES, value), 1
         samples, rest = self.located(term)
         return samples.measure(rest)
 
@@ -89,13 +97,40 @@ class MeasuredRun:
             raise NotMeasuredError(f"a run with {axis} = {value:g}")
         return numbers[value], replace(term, where=tuple(item for item in term.where if item[0] != axis))
 
+    def _of_component(self, term: Term, component: str) -> float:
+        if component not in self.components:
+            raise NotMeasuredError(f"the component {component} in the experiment's components")
+        rows = self.components[component]
+        subjects = rows["subject"].unique().tolist()
+        if term.policy not in subjects:
+            hint = did_you_mean(term.policy, subjects)
+            raise NotMeasuredError(f"{component} of {term.policy}" + (f" ({hint})" if hint else ""))
+        rows = rows[rows["subject"] == term.policy]
+        for name, value in term.where:
+            if name not in rows.columns:
+                raise NotMeasuredError(f"a column {name} of {component}")
+            rows = rows[rows[name] == value]
+        name = term.quantity.column.removeprefix(f"{component}_")
+        if len(rows) != 1:
+            others = [str(column) for column in rows.columns if len(set(rows[column])) > 1 and column != name]
+            chosen = f"one case of {term}, which {len(rows)} cases have" if len(rows) else f"a case of {term}"
+            raise NotMeasuredError(chosen + (f": they differ in {', '.join(others)}" if others else ""))
+        value = float(rows[name].iloc[0])
+        if np.isnan(value):
+            raise NotMeasuredError(f"{name} of {term.policy} in {component}")
+        return value
+
     def axis_values(self, terms: tuple[Term, ...], axis: str, rung: str | None) -> list[float]:
         """The numbers of an axis at which all terms can be measured: those of a sweep, or of a column of the frame.
 
         Raises NotMeasuredError where there are less than two.
         """
         found: set[float] = set()
-        if axis in self.axes:
+        parts = {term.quantity.component for term in terms} - {None}
+        if parts:
+            frames = [self.components[part] for part in sorted(map(str, parts)) if part in self.components]
+            found = {float(value) for frame in frames if axis in frame.columns for value in frame[axis].to_numpy()}
+        elif axis in self.axes:
             found = set(self.axes[axis].numbers)
         else:
             for term in terms:

@@ -9,7 +9,7 @@ input named.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,6 +65,26 @@ class _Answer:
 
     def as_json(self) -> dict[str, Any]:
         return {"value": _finite(self.value), "ci_low": self.low, "ci_high": self.high, "n": self.n}
+
+
+def together(
+    claims: ClaimFile, judged: Sequence[tuple[str | None, Sequence[Mapping[str, Any]]]]
+) -> list[dict[str, Any]]:
+    """One entry per claim from several runs, each the name of an experiment and its entries, the main one first.
+
+    A claim is answered by the experiment it names, else by the first that has a verdict; where none has, the main one
+    says what is missing.
+    """
+    entries = [{entry["id"]: entry for entry in found} for _, found in judged]
+    names = [name for name, _ in judged]
+    chosen = []
+    for claim in claims.claims:
+        at = names.index(claim.experiment) if claim.experiment in names else None
+        if at is None:
+            tested = (i for i, found in enumerate(entries) if found[claim.id]["verdict"] != "not_testable")
+            at = next(tested, 0)
+        chosen.append(dict(entries[at][claim.id]))
+    return chosen
 
 
 def judge(claims: ClaimFile, samples: Samples | MeasuredRun, run: RunScope) -> list[dict[str, Any]]:
@@ -125,6 +145,8 @@ def _foreign(claim: Claim, run: RunScope) -> list[str]:
 
 def _rungs(claim: Claim, samples: MeasuredRun, run: RunScope) -> dict[str, str | None]:
     """Label in claims.json to the rung at which open terms are measured (None: every term has its own)."""
+    if _exact(claim):  # not of a run: what it is measured on is the same at every rung
+        return {known_rungs(samples.rungs())[-1]: None}
     own = {samples.resolve(term.rung) for e in claim.expressions() for term in e.terms if term.rung is not None}
     if own:
         named = {rung.partition(":")[0] for rung in own}
@@ -137,6 +159,12 @@ def _rungs(claim: Claim, samples: MeasuredRun, run: RunScope) -> dict[str, str |
         else:
             labels["analytic"] = chosen
     return labels
+
+
+def _exact(claim: Claim) -> bool:
+    """Whether the claim speaks of components and inputs by themselves."""
+    terms = [term for e in claim.expressions() for term in e.terms]
+    return bool(terms) and all(term.quantity.component is not None for term in terms)
 
 
 def _stage_at_fault(claim: Claim, samples: MeasuredRun, run: RunScope, label: str) -> str:
@@ -248,7 +276,10 @@ def _number(claim: ValueClaim | RatioClaim, samples: MeasuredRun, rung: str | No
     values = meter(claim.quantity) * claim.quantity.to_unit(claim.unit)
     if not math.isfinite(values[0]):
         return _Answer(math.nan, None, None, meter.n, "inconclusive", "the expression divides by zero")
-    estimate = interval(float(values[0]), values[1:], samples.unit_count, meter.n)
+    exact = _exact(claim)
+    estimate = interval(
+        float(values[0]), values[1:], max(2, samples.unit_count) if exact else samples.unit_count, meter.n
+    )
     least, most = claim.accepted()
     unit = "" if claim.unit in ("1", "x") else f" {claim.unit}"
     accepted = _span(least, most) + unit
@@ -256,6 +287,8 @@ def _number(claim: ValueClaim | RatioClaim, samples: MeasuredRun, rung: str | No
         verdict, reason = "inconclusive", f"{estimate.value:.6g}{unit} has no interval; accepted is {accepted}"
     else:
         shown = f"95 % interval {estimate.low:.6g} to {estimate.high:.6g}{unit}"
+        if exact:
+            shown = f"{estimate.value:.6g}{unit}, an exact figure,"
         if least <= estimate.low and estimate.high <= most:
             verdict, reason = "confirmed", f"{shown} lies within {accepted}"
         elif estimate.high < least or estimate.low > most:
@@ -279,7 +312,9 @@ def _order(claim: OrderClaim, samples: MeasuredRun, rung: str | None) -> _Answer
     rows = np.stack([meter(expression) for expression in claim.quantity.ascending()])
     holds: npt.NDArray[np.bool_] = np.asarray((rows[1:] > rows[:-1]).all(axis=0), dtype=np.bool_)
     shown = " < ".join(f"{value:.6g}" for value in rows[:, 0])
-    return _probability(bool(holds[0]), holds[1:], rows[:, 1:], samples.unit_count, meter.n, f"order {shown}")
+    return _probability(
+        bool(holds[0]), holds[1:], rows[:, 1:], samples.unit_count, meter.n, f"order {shown}", exact=_exact(claim)
+    )
 
 
 def _trend(claim: TrendClaim, samples: MeasuredRun, rung: str | None) -> _Answer:
@@ -294,11 +329,20 @@ def _trend(claim: TrendClaim, samples: MeasuredRun, rung: str | None) -> _Answer
     slopes = theil_sen(points, np.stack(columns, axis=1))
     signed = slopes if claim.published == "increasing" else -slopes
     text = f"Theil-Sen slope {slopes[0]:.6g} per unit of {axis} over {len(points)} points"
-    return _probability(bool(signed[0] > 0), signed[1:] > 0, signed[1:], samples.unit_count, min(n), text)
+    return _probability(
+        bool(signed[0] > 0), signed[1:] > 0, signed[1:], samples.unit_count, min(n), text, exact=_exact(claim)
+    )
 
 
-def _probability(point: bool, holds: npt.NDArray[np.bool_], behind: Values, units: int, n: int, text: str) -> _Answer:
+def _probability(
+    point: bool, holds: npt.NDArray[np.bool_], behind: Values, units: int, n: int, text: str, *, exact: bool
+) -> _Answer:
     """Verdict of a statement that holds or not in each resample; ``behind`` are the figures it rests on."""
+    if exact:
+        verdict = "confirmed" if point else "refuted"
+        return _Answer(
+            float(point), None, None, n, verdict, f"{text}: {'holds' if point else 'does not hold'}, exactly"
+        )
     if units < 2 or not bool(np.isfinite(behind).all()):
         word = "holds" if point else "does not hold"
         return _Answer(float(point), None, None, n, "inconclusive", f"{text}: {word}, without resamples to judge by")

@@ -1,0 +1,104 @@
+"""Components and inputs measured by themselves, for claims that speak of them and not of runs."""
+
+from __future__ import annotations
+
+import math
+
+import pandas as pd
+
+from cosim.config.errors import ConfigErrors
+from cosim.config.schema_experiment import ComplementaritySpec, ExperimentSpec, HotspotComponentSpec
+from cosim.noc import hotspot
+from cosim.run.setup import Setup
+from cosim.trace.complementarity import Complementarity, analyse
+from cosim.trace.step_series import step_series
+
+__all__ = ["check_components", "component_frames"]
+
+
+def check_components(spec: ExperimentSpec, setup: Setup) -> None:
+    """Reads their files and looks at their layers and steps.
+
+    Raises:
+        ConfigErrors: every error of a file, a layer that the trace does not have.
+        TraceError: a trace with too few steps for the test; says how many are needed.
+    """
+    if spec.components is None:
+        return
+    if spec.components.hotspot is not None:
+        hotspot.load(spec.components.hotspot.file)
+    tested = spec.components.complementarity
+    if tested is not None and tested.layers.last is not None and tested.layers.last >= setup.trace.layers:
+        raise ConfigErrors.single(
+            f"layers of the trace, which has 0 to {setup.trace.layers - 1}",
+            f"layer {tested.layers.last}",
+            path="components.complementarity.layers",
+        )
+    if tested is not None:
+        step_series(setup.trace, tested.batch_tokens, at_least=20, why="components.complementarity, at a level of 5 %")
+
+
+def component_frames(spec: ExperimentSpec, setup: Setup) -> dict[str, pd.DataFrame]:
+    """One frame per component: ``subject``, numbers that tell its cases apart, and its metrics (nan where it has none).
+
+    ``hotspot``: subjects are the schemes; helpers, tile_bytes, packet_flits; completion_cycles, link_flits, over_ideal,
+    network_latency_mean_cycles and the shares of it. Cases of ``packet_sizes`` have completion_cycles and link_flits of
+    their own, no over_ideal.
+
+    ``complementarity``: means over the layers. flagged_share: by the circular-shift test, of pairs of the trace
+    (``recorded``), of the trace with tokens dealt anew (``shuffled``). survives_share: negative (``recorded``) and
+    positive (``positive``) pairs beyond the token-permutation null. cosine and domain_distance: of pairs that the
+    circular-shift test flags (``flagged``) and of all ``others``; the latter where the trace names domains.
+    """
+    frames: dict[str, pd.DataFrame] = {}
+    if spec.components is not None and spec.components.hotspot is not None:
+        frames["hotspot"] = _hotspot(spec.components.hotspot)
+    if spec.components is not None and spec.components.complementarity is not None:
+        frames["complementarity"] = _complementarity(spec.components.complementarity, setup)
+    return frames
+
+
+def _hotspot(spec: HotspotComponentSpec) -> pd.DataFrame:
+    found = hotspot.run(*hotspot.load(spec.file))
+    known = found.frame
+    sizes = found.sizes
+    if len(sizes):
+        sizes = sizes[~sizes["packet_flits"].isin(known["packet_flits"].unique())]
+    frame: pd.DataFrame = pd.concat([known, sizes], ignore_index=True) if len(sizes) else known
+    numbers = [name for name in frame.columns if name != "scheme"]
+    named: pd.DataFrame = frame.rename(columns={"scheme": "subject"}).astype(dict.fromkeys(numbers, float))
+    return named
+
+
+def _complementarity(spec: ComplementaritySpec, setup: Setup) -> pd.DataFrame:
+    layers = tuple(spec.layers.indices(setup.trace.layers))
+    found = analyse(
+        setup.trace,
+        batch_tokens=spec.batch_tokens,
+        layers=layers,
+        permutations=spec.permutations,
+        shuffles=min(spec.shuffles, spec.permutations),
+        seed=spec.seed,
+    )
+    domains = [layer.domain_flagged for layer in found.layers if layer.domain_flagged is not None]
+    shares = ("recorded", "shuffled", "positive")
+    pairs = ("flagged", "others")
+    rows = {
+        "subject": [*shares, *pairs],
+        "flagged_share": [_mean(found, "flagged_share"), _mean(found, "shuffled_share"), *[math.nan] * 3],
+        "survives_share": [_mean(found, "survives_share"), math.nan, _mean(found, "exceeds_share"), *[math.nan] * 2],
+        "cosine": [*[math.nan] * 3, *(_mean(found, f"cosine_{which}") for which in pairs)],
+        "domain_distance": [*[math.nan] * 3, *(_over([getattr(item, which) for item in domains]) for which in pairs)],
+    }
+    frame: pd.DataFrame = pd.DataFrame(rows)
+    return frame
+
+
+def _mean(found: Complementarity, name: str) -> float:
+    return _over([float(getattr(layer, name)) for layer in found.layers])
+
+
+def _over(values: list[float]) -> float:
+    """Mean of what there is; nan of nothing."""
+    known = [value for value in values if not math.isnan(value)]
+    return math.fsum(known) / len(known) if known else math.nan
