@@ -17,11 +17,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from cosim.config.errors import ConfigErrors
 
-__all__ = ["Node", "layer_nodes", "read_nodes", "write_nodes"]
+__all__ = ["Node", "layer_nodes", "message_nodes", "read_nodes", "write_nodes"]
 
 VERSION = "0.0.4"
 COMP, COMM_SEND, COMM_RECV = 4, 5, 6
@@ -47,6 +48,42 @@ class Node:
     attributes: dict[str, int | bool] = field(default_factory=dict)
 
 
+def message_nodes(messages: pd.DataFrame, *, npus: int) -> list[list[Node]]:
+    """The graphs of messages alone, a list of nodes per chiplet: a COMM_SEND at its source, a COMM_RECV at its end.
+
+    Args:
+        messages: src, dst (different chiplets), bytes. The position of a row is its message's tag, and a source's nodes
+            follow the rows, which is the order in which ASTRA-sim sends.
+        npus: number of chiplets.
+
+    Raises:
+        ConfigErrors: missing columns, a chiplet outside, a message to its own source or without bytes.
+    """
+    table = _columns(messages, ("src", "dst", "bytes"))
+    _check_rows(table, npus, "byte")
+    if (table[:, 0] == table[:, 1]).any():
+        raise ConfigErrors.single("messages from one chiplet to another", "one to itself", path="messages")
+    graphs: list[list[Node]] = [[] for _ in range(npus)]
+    for tag, (src, dst, size) in enumerate(table.tolist()):
+        ends = {"comm_src": src, "comm_dst": dst, "comm_tag": tag, "comm_size": size}
+        for npu, kind, name in ((src, COMM_SEND, "send"), (dst, COMM_RECV, "recv")):
+            graphs[npu].append(Node(len(graphs[npu]), f"{name}_{tag}", kind, (), {"is_cpu_op": False, **ends}))
+    return graphs
+
+
+def _columns(messages: pd.DataFrame, names: Sequence[str], optional: Sequence[str] = ()) -> npt.NDArray[np.int64]:
+    missing = [name for name in names if name not in messages.columns]
+    if missing:
+        raise ConfigErrors.single(f"columns {', '.join(names)}", f"no {', '.join(missing)}", path="messages")
+    table: npt.NDArray[np.int64] = messages.reindex(columns=[*names, *optional], fill_value=0).to_numpy(dtype=np.int64)
+    return table
+
+
+def _check_rows(table: npt.NDArray[np.int64], npus: int, unit: str) -> None:
+    if table.size and (table[:, :2].min() < 0 or table[:, :2].max() >= npus or table[:, 2].min() < 1):
+        raise ConfigErrors.single(f"chiplets 0 to {npus - 1} and at least 1 {unit}", "others", path="messages")
+
+
 def layer_nodes(
     messages: pd.DataFrame, *, npus: int, operations_per_token: int, bytes_per_token: int, returns: bool = True
 ) -> list[list[Node]]:
@@ -63,12 +100,8 @@ def layer_nodes(
     Raises:
         ConfigErrors: missing columns, or a chiplet outside.
     """
-    missing = [name for name in ("src", "dst", "tokens") if name not in messages.columns]
-    if missing:
-        raise ConfigErrors.single("columns src, dst, tokens", f"no {', '.join(missing)}", path="messages")
-    table = messages.reindex(columns=["src", "dst", "tokens", "expert"], fill_value=0).to_numpy(dtype=np.int64)
-    if table.size and (table[:, :2].min() < 0 or table[:, :2].max() >= npus or table[:, 2].min() < 1):
-        raise ConfigErrors.single(f"chiplets 0 to {npus - 1} and at least 1 token", "others", path="messages")
+    table = _columns(messages, ("src", "dst", "tokens"), ("expert",))
+    _check_rows(table, npus, "token")
     graphs: list[list[Node]] = [[] for _ in range(npus)]
 
     def add(npu: int, name: str, kind: int, deps: Sequence[int], **attributes: int | bool) -> int:

@@ -14,6 +14,7 @@ import click
 
 from cosim.cli.options import out_option, override_option
 from cosim.cli.text_table import aligned
+from cosim.cli.xval_astra_sim import astra_sim
 from cosim.cli.xval_ramulator2 import ramulator2
 
 __all__ = ["xval"]
@@ -24,6 +25,7 @@ def xval() -> None:
     """Run the same experiment on another simulator that you have installed and print the differences."""
 
 
+xval.add_command(astra_sim)
 xval.add_command(ramulator2)
 
 

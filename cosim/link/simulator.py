@@ -51,10 +51,15 @@ class LinkSimulator:
     """Runs sets of messages over one topology, each from an empty network.
 
     chunks: pieces that a message is cut into (of whole bytes; fewer where it has fewer bytes).
+    hop_latency_fs: what a hop lasts beyond bytes / bandwidth; the link is free again without it.
+    one_at_a_time: an endpoint sends a message only when its former one has arrived, as ASTRA-sim's workload layer does;
+        else all messages are sent at time zero.
     """
 
     topology: LinkTopology
     chunks: int = CHUNKS
+    hop_latency_fs: int = 0
+    one_at_a_time: bool = False
 
     def run(
         self,
@@ -62,10 +67,10 @@ class LinkSimulator:
         destinations: npt.NDArray[np.integer],
         sizes_bytes: npt.NDArray[np.integer],
     ) -> LinkResult:
-        """Sends every message at time zero and waits for the last.
+        """Sends every message and waits for the last.
 
         Args:
-            sources, destinations: endpoints, shape (messages,).
+            sources, destinations: endpoints, shape (messages,); messages of one source leave in this order.
             sizes_bytes: of each message, at least 1.
 
         Raises:
@@ -98,10 +103,11 @@ class LinkSimulator:
             endpoint_node=list(range(endpoints)),
             endpoint_router=self.topology.endpoint_router.tolist(),
             chunks_per_message=self.chunks,
-            hop_latency_fs=0,
+            hop_latency_fs=self.hop_latency_fs,
             message_classes=1,
         )
-        nothing = np.zeros(0, dtype=np.int64)
+        order = np.argsort(columns[0], kind="stable")
+        follows = (columns[0][order][1:] == columns[0][order][:-1]) & self.one_at_a_time
         engine.submit(
             {
                 "kind": np.full(len(columns[0]), int(TaskKind.transfer), dtype=np.uint8),
@@ -109,8 +115,8 @@ class LinkSimulator:
                 "destination": columns[1].astype(np.int32),
                 "bytes": columns[2],
             },
-            nothing,
-            nothing,
+            order[:-1][follows].astype(np.int64),
+            order[1:][follows].astype(np.int64),
             0,
         )
         engine.run()

@@ -1,22 +1,27 @@
 """The registry of components by kind: cosim's own, and those of installed packages.
 
-A package offers a component by an entry point in the group of its kind::
+A package offers a component by an entry point in the group of its kind, and so does cosim for its own::
 
     [project.entry-points."cosim.policies"]
     my_policy = "my_package.policies:MyPolicy"
 
-Listing reads the metadata of installed packages and imports nothing, so that a broken package cannot break it.
+Listing reads the metadata of installed packages and imports nothing, so that a broken package cannot break it. In a
+checkout, installed as editable or not at all, cosim's own are read from its pyproject.toml, of which their metadata is
+made: an edit counts at once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint, PackageNotFoundError, distribution, entry_points
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from cosim._core import __version__
 from cosim.config.errors import ConfigErrors, did_you_mean, one_of
 
 __all__ = ["GROUPS", "Plugin", "PluginError", "find", "names", "plugins"]
@@ -38,67 +43,8 @@ GROUPS: Mapping[str, str] = MappingProxyType(
 )
 """Kind of component → entry-point group."""
 
-_OWN: Mapping[str, Mapping[str, str]] = {
-    "topologies": {
-        "crossbar": "cosim.config.schema_topology:CrossbarSpec",
-        "fat_tree": "cosim.config.schema_topology:FatTreeSpec",
-        "fully_connected": "cosim.config.schema_topology:FullyConnectedSpec",
-        "graph": "cosim.config.schema_topology:GraphSpec",
-        "mesh": "cosim.config.schema_topology:MeshWithNodesSpec",
-        "pod_fat_tree": "cosim.config.schema_topology:PodFatTreeSpec",
-        "ring": "cosim.config.schema_topology:RingSpec",
-        "torus": "cosim.config.schema_topology:TorusSpec",
-    },
-    "policies": {
-        "static": "cosim.policy.static:Static",
-        "hot_replication": "cosim.policy.hot_replication:HotReplication",
-        "hda_moe": "cosim.policy.hardware_aware_gating:HDAMoE",
-        "popularity_prefetch": "cosim.policy.popularity_prefetch:PopularityPrefetch",
-        "hcrmap": "cosim.policy.hcrmap.policy:HCRMap",
-        "fixed_replica": "cosim.policy.fixed_replica:FixedReplica",
-        "eplb": "cosim.policy.eplb:Eplb",
-        "hydra": "cosim.policy.hydra:Hydra",
-        "moentwine": "cosim.policy.moentwine:Moentwine",
-        "pimoe": "cosim.policy.pimoe:Pimoe",
-        "transition_prefetch": "cosim.policy.transition_prefetch:TransitionPrefetch",
-        "comoe": "cosim.policy.comoe:CoMoE",
-        "work_stealing": "cosim.policy.work_stealing:WorkStealing",
-        "periodic_replication": "cosim.policy.periodic_replication:PeriodicReplication",
-        "three_d_moe": "cosim.policy.three_d_moe:ThreeDMoE",
-        "tensor_parallel": "cosim.policy.hybrid_parallel:TensorParallel",
-        "expert_parallel": "cosim.policy.hybrid_parallel:ExpertParallel",
-        "placed": "cosim.policy.hybrid_parallel:Placed",
-    },
-    "trace_adapters": {
-        "flame_moe": "cosim_adapters.flame:ADAPTER",
-        "gptoss_json": "cosim_adapters.gptoss:ADAPTER",
-        "hdmoe_json": "cosim_adapters.hdmoe:ADAPTER",
-        "llamacpp_csv": "cosim_adapters.llamacpp:CSV",
-        "llamacpp_jsonl": "cosim_adapters.llamacpp:JSONL",
-        "llamacpp_log": "cosim_adapters.llamacpp:LOG",
-        "load_counts": "cosim_adapters.load_counts:ADAPTER",
-        "megatron_replay": "cosim_adapters.megatron:ADAPTER",
-        "policylang_jsonl": "cosim_adapters.policylang:JSONL",
-        "policylang_parquet": "cosim_adapters.policylang:PARQUET",
-        "sglang_json": "cosim_adapters.sglang:JSON",
-        "sglang_recorder": "cosim_adapters.sglang:RECORDER",
-        "transformers_logits": "cosim_adapters.transformers_logits:ADAPTER",
-        "trtllm_statistics": "cosim_adapters.trtllm:ADAPTER",
-        "vllm_eplb": "cosim_adapters.vllm:EPLB",
-        "vllm_json": "cosim_adapters.vllm:JSON",
-        "vllm_npz": "cosim_adapters.vllm:NPZ",
-        "weights_csv": "cosim_adapters.weights_csv:ADAPTER",
-    },
-    "analytic_models": {
-        "comoe": "cosim.analytic.comoe:CoMoE",
-        "comoe_reconstructed": "cosim.analytic.comoe:CoMoEReconstructed",
-        "hcrmap": "cosim.analytic.hcrmap:HCRMap",
-        "hda_moe": "cosim.analytic.hda_moe:HDAMoE",
-    },
-}
-"""Cosim's own components by kind: name → module:attribute."""
-
 OWN_DISTRIBUTION = "cosim-moe"
+_PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
 
 
 class PluginError(RuntimeError):
@@ -144,6 +90,34 @@ class Plugin:
         return found
 
 
+@lru_cache(maxsize=1)
+def _checkout() -> Mapping[str, Mapping[str, str]] | None:
+    """Entry points of the checkout that this module lies in, by group; None where it lies in none.
+
+    Python 3.10 cannot read the file: there the metadata of an editable install counts.
+
+    Raises:
+        PluginError: neither can be read.
+    """
+    if not _PYPROJECT.is_file():
+        return None
+    try:
+        toml = import_module("tomllib")
+    except ModuleNotFoundError:
+        try:
+            distribution(OWN_DISTRIBUTION)
+        except PackageNotFoundError:
+            raise PluginError(
+                f"a checkout that is not installed needs Python 3.11 to read {_PYPROJECT}: `pip install -e .`"
+            ) from None
+        return None
+    project = toml.loads(_PYPROJECT.read_text(encoding="utf-8")).get("project", {})
+    if project.get("name") != OWN_DISTRIBUTION:
+        return None
+    points: Mapping[str, Mapping[str, str]] = project["entry-points"]
+    return points
+
+
 def _installed(kind: str) -> Iterable[Plugin]:
     points: Iterable[EntryPoint] = entry_points(group=GROUPS[kind])
     for point in points:
@@ -157,6 +131,10 @@ def _installed(kind: str) -> Iterable[Plugin]:
         )
 
 
+def _order(plugin: Plugin) -> tuple[str, bool, str]:
+    return plugin.name, plugin.distribution != OWN_DISTRIBUTION, plugin.distribution
+
+
 def plugins(kind: str, *, installed: Callable[[str], Iterable[Plugin]] = _installed) -> list[Plugin]:
     """All components of ``kind`` by name, none of them imported.
 
@@ -166,8 +144,13 @@ def plugins(kind: str, *, installed: Callable[[str], Iterable[Plugin]] = _instal
     """
     if kind not in GROUPS:
         raise KeyError(f"no kind {kind!r} of plug-ins: {', '.join(GROUPS)}")
-    found = {name: Plugin(kind, name, value, OWN_DISTRIBUTION, "") for name, value in _OWN.get(kind, {}).items()}
-    for plugin in sorted(installed(kind), key=lambda plugin: (plugin.name, plugin.distribution)):
+    own = _checkout()
+    others = [plugin for plugin in installed(kind) if own is None or plugin.distribution != OWN_DISTRIBUTION]
+    found = {
+        name: Plugin(kind, name, value, OWN_DISTRIBUTION, __version__)
+        for name, value in (own or {}).get(GROUPS[kind], {}).items()
+    }
+    for plugin in sorted(others, key=_order):
         other = found.get(plugin.name)
         if other is not None and other.value != plugin.value:
             raise PluginError(

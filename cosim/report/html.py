@@ -107,6 +107,8 @@ def render(contents: RunContents, incomplete: str | None = None) -> str:
         lstrip_blocks=True,
     )  # fmt: skip
     counts = verdicts.counts(contents.claims)
+    views = [_claim_view(claim, number) for number, claim in enumerate(contents.claims)]
+    folds = sum(not view.measured for view in views) > MOST_UNMEASURED
     return environment.get_template("report.html.j2").render(
         info=contents.info,
         version=__version__,
@@ -115,7 +117,8 @@ def render(contents: RunContents, incomplete: str | None = None) -> str:
         headline=verdicts.headline(contents.claims),
         counts=[VerdictCount(v, verdicts.WORDS[v], verdicts.MARKS[v], counts[v]) for v in VERDICTS if counts[v]],
         findings=findings.all_findings(contents),
-        claims=[_claim_view(claim, number) for number, claim in enumerate(contents.claims)],
+        claims=[view for view in views if not folds or view.measured],
+        folded=[view for view in views if folds and not view.measured],
         claims_data=csv_download("claims", claims.data(contents).to_csv(index=False, lineterminator="\n").encode()),
         metrics_data=csv_download("metrics", contents.metrics.to_csv(index=False, lineterminator="\n").encode()),
         latency=tables.latency_table(contents),
@@ -139,6 +142,9 @@ def render(contents: RunContents, incomplete: str | None = None) -> str:
         table_rows=grouped_rows,
     )
 
+
+MOST_UNMEASURED = 8
+"""Claims of which nothing was measured that stand among the others; more are folded behind them."""
 
 SECTIONS = (
     ("claims", "Claims"),

@@ -12,6 +12,9 @@ import pandas as pd
 
 from cosim.report.contents import STAGES, STALLS, RunContents
 
+MOST_PLACES = 3
+"""Chiplets of an expert that are named; more are counted."""
+
 _DIRECTIONS = {(1, 0): "east", (-1, 0): "west", (0, 1): "south", (0, -1): "north"}
 
 
@@ -139,14 +142,14 @@ def chiplet_loads(contents: RunContents, policy: str, rung: str) -> pd.DataFrame
 def expert_loads(contents: RunContents, policy: str, rung: str) -> pd.DataFrame:
     """One row per (layer, expert) over its replicas: tokens, groups, and mean times per group, slowest first.
 
-    Columns: layer, expert, endpoints, groups, tokens, queue_fs, memory_fs, compute_fs (means per group), busy_fs (their
-    sum over all groups: what the row is sorted by), largest.
+    Columns: layer, expert, endpoints (their names, or how many where there are many), groups, tokens, queue_fs,
+    memory_fs, compute_fs (means per group), busy_fs (their sum over all groups: what the row is sorted by), largest.
     """
     rows = of_run(contents.experts, policy, rung)
     parts = ["queue_fs", "memory_fs", "compute_fs"]
     keys = ["layer", "expert"]
     out = rows.groupby(keys, sort=True)[["groups", "tokens", *parts]].sum()
-    out["endpoints"] = rows.groupby(keys, sort=True)["endpoint"].agg(lambda names: ", ".join(sorted(set(names))))
+    out["endpoints"] = rows.groupby(keys, sort=True)["endpoint"].agg(_places)
     out["busy_fs"] = out[parts].sum(axis=1)
     out["largest"] = out[parts].idxmax(axis=1).str.removesuffix("_fs") if len(out) else pd.Series(dtype=object)
     for part in parts:
@@ -154,6 +157,11 @@ def expert_loads(contents: RunContents, policy: str, rung: str) -> pd.DataFrame:
     out = out.reset_index()
     ordered: pd.DataFrame = out.sort_values(["busy_fs", *keys], ascending=[False, True, True], ignore_index=True)
     return ordered
+
+
+def _places(names: pd.Series[Any]) -> str:
+    different = sorted(set(names))
+    return ", ".join(different) if len(different) <= MOST_PLACES else f"{len(different)} chiplets"
 
 
 def ranking(contents: RunContents, metric: str, rung: str) -> list[tuple[str, float]]:

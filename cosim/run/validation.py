@@ -347,7 +347,8 @@ def _info(
         warnings.append("decision cost declared as zero by: " + ", ".join(costs))
     return RunInfo(
         name=spec.name or "experiment",
-        description=f"{spec.workload.batches} batches of {spec.workload.batch_tokens} tokens ({spec.workload.mode}), "
+        description=f"{spec.workload.batches} batch{'es' if spec.workload.batches > 1 else ''} of "
+        f"{spec.workload.batch_tokens} tokens ({spec.workload.mode}), "
         f"MoE layers {spec.workload.layers}",
         model=spec.workload.model.name or "model",
         trace=setup.trace.provenance,

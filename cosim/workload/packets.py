@@ -16,10 +16,11 @@ from cosim.workload.legs import legs_of, returned_bytes
 
 if TYPE_CHECKING:
     from cosim.config.schema_model import ModelSpec
+    from cosim.policy.base import Profile
     from cosim.system import System
     from cosim.trace import RoutingTrace
 
-__all__ = ["packets"]
+__all__ = ["layer_messages", "packets"]
 
 _PHASES = ("dispatch", "gather")
 
@@ -58,6 +59,53 @@ def packets(
     Raises:
         ConfigErrors or another ValueError: unknown names, a layer the trace does not have, ids outside the model.
     """
+    sent, built = _messages(trace, model, system, placement, layer, phase, tokens, None)
+    if len(built.networks) > 1:
+        raise ConfigErrors.single(
+            "a system of one network: these packets are for one", f"{len(built.networks)} networks", path="system"
+        )
+    routers = np.array([place.router for place in built.endpoints], dtype=np.int64)
+    ends = (routers[sent["source"].to_numpy()], routers[sent["destination"].to_numpy()])
+    return _cut(*ends, sent["bytes"].to_numpy(), built, create_cycle)
+
+
+def layer_messages(
+    trace: RoutingTrace,
+    model: str | Mapping[str, Any] | ModelSpec,
+    system: str | os.PathLike[str] | Mapping[str, Any] | System,
+    placement: str | Mapping[str, Any] = "static",
+    layer: int = 0,
+    *,
+    phase: str = "dispatch",
+    tokens: npt.NDArray[np.int64] | None = None,
+    profile: Profile | None = None,
+) -> pd.DataFrame:
+    """The messages of one MoE layer, whole: as `packets`, which cuts them.
+
+    Args:
+        profile: what the policy has learnt; without it the policy sees the batch itself.
+
+    Returns:
+        source, destination (endpoints of the system, different ones), bytes; one row per message.
+
+    Raises:
+        ConfigErrors or another ValueError: as `packets`.
+    """
+    sent, _ = _messages(trace, model, system, placement, layer, phase, tokens, profile)
+    travels: pd.DataFrame = sent[sent["source"] != sent["destination"]].reset_index(drop=True)
+    return travels
+
+
+def _messages(
+    trace: RoutingTrace,
+    model: str | Mapping[str, Any] | ModelSpec,
+    system: str | os.PathLike[str] | Mapping[str, Any] | System,
+    placement: str | Mapping[str, Any],
+    layer: int,
+    phase: str,
+    tokens: npt.NDArray[np.int64] | None,
+    profile: Profile | None,
+) -> tuple[pd.DataFrame, System]:
     from cosim.policy.base import Pressure, Profile
     from cosim.policy.registry import make_policy
     from cosim.policy.residency import Residency
@@ -68,10 +116,6 @@ def packets(
         raise ConfigErrors.single(one_of(_PHASES), repr(phase), path="phase", suggestion=did_you_mean(phase, _PHASES))
     dimensions = find_model(model)
     built = system if isinstance(system, System) else load_system(_reference(system))
-    if len(built.networks) > 1:
-        raise ConfigErrors.single(
-            "a system of one network: these packets are for one", f"{len(built.networks)} networks", path="system"
-        )
     trace.check_model(experts=dimensions.experts)
     if not 0 <= layer < min(trace.layers, dimensions.moe_layers):
         last = min(trace.layers, dimensions.moe_layers) - 1
@@ -82,15 +126,17 @@ def packets(
     params = named.get("params", {})
     assert isinstance(params, Mapping)
     policy = make_policy(str(named.get("name")), params, path="placement")
-    counts = np.zeros((dimensions.moe_layers, dimensions.experts), dtype=np.int64)
-    for number in range(min(trace.layers, dimensions.moe_layers)):
-        here = ids[:, number, :]
-        counts[number] = np.bincount(here[here >= 0], minlength=dimensions.experts)
-    nothing = np.zeros((0, dimensions.experts, dimensions.experts), dtype=np.int64)
+    if profile is None:
+        counts = np.zeros((dimensions.moe_layers, dimensions.experts), dtype=np.int64)
+        for number in range(min(trace.layers, dimensions.moe_layers)):
+            here = ids[:, number, :]
+            counts[number] = np.bincount(here[here >= 0], minlength=dimensions.experts)
+        nothing = np.zeros((0, dimensions.experts, dimensions.experts), dtype=np.int64)
+        profile = Profile(counts, nothing, len(rows))
     residency = Residency(
         built,
         dimensions,
-        policy.place(built, dimensions, Profile(counts, nothing, len(rows))),
+        policy.place(built, dimensions, profile),
         expert_bytes=dimensions.expert_bytes,
         alignment_bytes=1,
         layers=[layer],
@@ -110,9 +156,9 @@ def packets(
     sizes = groups["bytes"]
     if phase == "gather":
         sizes = returned_bytes(groups, replicas, dimensions, policy.partial_sum_bytes)
-    routers = np.array([place.router for place in built.endpoints], dtype=np.int64)
     ends = (groups["source"], target) if phase == "dispatch" else (target, groups["aggregator"])
-    return _cut(routers[ends[0]], routers[ends[1]], sizes, built, create_cycle)
+    columns = {"source": ends[0], "destination": ends[1], "bytes": sizes}
+    return pd.DataFrame({name: values.astype(np.int64) for name, values in columns.items()}), built
 
 
 def _cut(

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from cosim.analytic import registry as analytic
 from cosim.cli import main
 from cosim.config import ConfigErrors
-from cosim.plugins import GROUPS, PluginError, find, names, plugins
+from cosim.plugins import GROUPS, PluginError, find, names, plugins, registry
 from cosim.policy import registry as policies
 from cosim.trace import adapters
 
@@ -98,3 +98,26 @@ def test_rooms_and_registry_name_the_same_components() -> None:
     assert all(plugin.load().name == plugin.name for plugin in plugins("policies"))
     assert set(adapters.names()) == set(names("trace_adapters"))
     assert GROUPS["trace_adapters"] == adapters.GROUP
+
+
+def test_own_components_come_from_one_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, install: Install) -> None:
+    """The checkout's pyproject.toml where there is one, else the metadata; both say the same."""
+    expected = {kind: [(one.name, one.value) for one in plugins(kind)] for kind in GROUPS}
+    assert {"mesh", "static", "vllm_npz", "hcrmap"} <= {name for found in expected.values() for name, _ in found}
+    project = tmp_path / "pyproject.toml"
+    monkeypatch.setattr(registry, "_PYPROJECT", project)
+    registry._checkout.cache_clear()
+    try:
+        # another project's file, beside a package that lies in a folder of its own
+        project.write_text("[project]\nname = 'mine'\n[project.entry-points.'cosim.policies']\nx = 'x:X'\n")
+        assert registry._checkout() is None
+        registry._checkout.cache_clear()
+        # a checkout's own file counts, whatever an older install of it says
+        project.write_text(
+            "[project]\nname = 'cosim-moe'\n"
+            "[project.entry-points.'cosim.policies']\nnew = 'cosim.policy.static:Static'\n"
+        )
+        install("cosim-moe", "cosim.policies", {"new": "cosim.elsewhere:Moved", "gone": "cosim.elsewhere:Gone"})
+        assert [(one.name, one.value) for one in plugins("policies")] == [("new", "cosim.policy.static:Static")]
+    finally:
+        registry._checkout.cache_clear()

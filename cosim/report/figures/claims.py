@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from cosim.report.contents import RunContents
-from cosim.report.figures.figure import label_room, value_axis
+from cosim.report.figures.figure import label_room, row_label, value_axis
 from cosim.report.svg import Axis, Drawing
 from cosim.report.verdicts import (
     judged_rung,
@@ -50,7 +50,7 @@ def chart(claim: Mapping[str, Any], name: str) -> str | None:
     suffix = unit_suffix(unit).strip()
     label = "probability of the stated order" if kind == "order" else "probability of the stated trend"
     if not probability:
-        label = f"measured [{suffix}]" if suffix else "measured [1]"
+        label = f"measured [{suffix}]" if suffix else "measured (no unit)"
     start, end = axis(max(band[0], low)), axis(min(band[1], high))
     drawing.rect(start, _TOP, end - start, bottom - _TOP, "band", hint="confirmed inside this band")
     if probability:
@@ -63,7 +63,7 @@ def chart(claim: Mapping[str, Any], name: str) -> str | None:
     for row, m in enumerate(found):
         y = _TOP + _ROW * (row + 0.5)
         css = f"v-{claim['verdict']}" if m.rung == judged else "v-lower"
-        drawing.text(left - 7, y + 4, m.rung, "label" if m.rung == judged else "label soft", anchor="end")
+        row_label(drawing, left, y, m.rung, "label" if m.rung == judged else "label soft")
         if m.low is not None and m.high is not None:
             drawing.line(axis(m.low), y, axis(m.high), y, f"interval {css}")
         hint = f"{m.rung}: {m.text(unit, kind)}" + (f", n = {m.n:,}" if m.n is not None else "")

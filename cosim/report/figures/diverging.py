@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from cosim.report.figures.figure import PANEL_WIDTH, label_room, value_axis
+from cosim.report.figures.figure import PANEL_WIDTH, label_room, row_label, value_axis
 from cosim.report.svg import Axis, Drawing, text_width
 
 _ROW = 25.0
@@ -40,13 +40,16 @@ def panel(
     low, high = span
     left = label_room(bar.label for bar in bars)
     # Room for the number beside the bar, on whichever side it ends.
-    room = max(text_width(words(bar.value), 12.5) for bar in bars) + 14
-    axis = Axis(low, high, left + (room if low < 0 else 6), PANEL_WIDTH - (room if high > 0 else 10))
+    rooms = [
+        max((text_width(words(bar.value), 12.5) + 14 for bar in bars if (bar.value < 0) == below), default=0.0)
+        for below in (True, False)
+    ]
+    axis = Axis(low, high, left + max(rooms[0], 6.0), PANEL_WIDTH - max(rooms[1], 10.0))
     value_axis(drawing, axis, _TOP, bottom, label, 4)
     zero = axis(0)
     for row, bar in enumerate(bars):
         middle = _TOP + _ROW * (row + 0.5)
-        drawing.text(left - 7, middle + 4, bar.label, "label", anchor="end")
+        row_label(drawing, left, middle, bar.label)
         x = axis(bar.value)
         kind = "under" if bar.value < 0 else "over"
         drawing.rect(

@@ -23,6 +23,9 @@ MOST_SHAPES = 6000
 MOST_HINTS = 1200
 """Marks in one figure up to which each has its own hover text."""
 
+MOST_LABEL = 20
+"""Letters of a line of a row's label."""
+
 _PLAIN_CSV_BYTES = 150_000
 
 
@@ -102,14 +105,23 @@ def heat_top(values: Sequence[float]) -> float:
 
 
 def value_axis(drawing: Drawing, axis: Axis, top: float, bottom: float, label: str, most: int = 5) -> None:
-    """Grid lines, tick labels and the axis label of a horizontal value axis below a plot."""
-    for value in ticks(axis.low, axis.high, most):
+    """Grid lines, tick labels and the axis label of a horizontal value axis below a plot, with as many ticks as fit."""
+    values = next(
+        found for steps in range(most, 0, -1) if _fits(found := ticks(axis.low, axis.high, steps), axis, steps)
+    )
+    for value in values:
         x = axis(value)
         drawing.line(x, top, x, bottom, "grid")
-        drawing.text(x, bottom + 14, tick_text(value, ticks(axis.low, axis.high, most)), "tick", anchor="middle")
+        drawing.text(x, bottom + 14, tick_text(value, values), "tick", anchor="middle")
     half = text_width(label, 11) / 2 + 2
     middle = min(max((axis.start + axis.end) / 2, half), drawing.width - half)
     drawing.text(middle, bottom + 30, label, "axis-label", anchor="middle")
+
+
+def _fits(values: Sequence[float], axis: Axis, steps: int) -> bool:
+    """Whether the labels of these ticks stand clear of each other; one step has to do."""
+    widest = max((text_width(tick_text(value, values), 11) for value in values), default=0.0)
+    return steps == 1 or all(axis(b) - axis(a) > widest + 4 for a, b in pairwise(values))
 
 
 def tick_text(value: float, all_values: Sequence[float]) -> str:
@@ -121,7 +133,21 @@ def tick_text(value: float, all_values: Sequence[float]) -> str:
 
 def label_room(labels: Iterable[str]) -> float:
     """Where a value axis begins so that the labels of its rows fit on its left; the same for all usual rungs."""
-    return max(98.0, max((text_width(label) for label in labels), default=0) + 10)
+    return max(98.0, max((text_width(line) for label in labels for line in _lines(label)), default=0) + 10)
+
+
+def row_label(drawing: Drawing, left: float, middle: float, text: str, css: str = "label") -> None:
+    """The label of a row, which ends before an axis that begins at `left`; a long one takes two lines."""
+    lines = _lines(text)
+    for number, line in enumerate(lines):
+        drawing.text(left - 7, middle + 4 + 11 * (number - (len(lines) - 1) / 2), line, css, anchor="end")
+
+
+def _lines(label: str) -> list[str]:
+    head, colon, tail = label.partition(":")
+    if not colon or len(label) <= MOST_LABEL:
+        return [short(label, MOST_LABEL)]
+    return [head + colon, short(tail, MOST_LABEL)]
 
 
 def short(text: str, room: int) -> str:

@@ -11,6 +11,7 @@ from cosim.report.figures.figure import (
     Panel,
     ReportFigure,
     label_room,
+    row_label,
     value_axis,
     value_label,
 )
@@ -104,7 +105,7 @@ def _panel(
     value_axis(drawing, axis, _TOP, bottom, f"mean time per layer [{unit}]", 4)
     for row, m in enumerate(bars):
         y = _TOP + _ROW * row + (_ROW - _BAR) / 2
-        drawing.text(left - 7, y + _BAR / 2 + 4, m.rung, "label", anchor="end")
+        row_label(drawing, left, y + _BAR / 2, m.rung)
         at = 0.0
         for stage in used:
             size = m.stages[stage] * factor
