@@ -71,7 +71,7 @@ def base_value(spec: ExperimentSpec, axis: str) -> float | None:
 def _open(spec: ExperimentSpec, sweep: SweepSpec, point: PointSpec) -> LoadedExperiment:
     document = parse_yaml(resolved_yaml(spec))
     assert isinstance(document.data, dict)
-    for key in ("sweeps", "claims"):
+    for key in ("sweeps", "claims", "companions", "components"):
         document.forget((key,))
         document.data.pop(key, None)
     apply_overrides(document, [f"{key}={json.dumps(value)}" for key, value in point.set.items()])

@@ -104,6 +104,13 @@ def test_companions_and_components_answer_the_claims_together(tmp_path: Path) ->
     assert (out / "companions" / "second" / "report.html").is_file()
 
 
+def test_points_of_a_sweep_have_neither(tmp_path: Path) -> None:
+    sweeps = {"tokens": {"key": "workload.batch_tokens", "values": [4]}}
+    experiment = Experiment.load(str(files(tmp_path, sweeps=sweeps)))
+    experiment.check()
+    assert [point.setup.spec.companions for point in experiment.points] == [()]
+
+
 def test_the_resolved_experiment_runs_again_with_its_companions(tmp_path: Path) -> None:
     experiment = Experiment.load(str(files(tmp_path)))
     again = tmp_path / "elsewhere" / "again.yaml"
