@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from cosim.cli.place_engine import engine
+from cosim.cli.place_errors import errors
 from cosim.cli.place_gamma import gamma
 from cosim.cli.place_group import group
 from cosim.cli.place_search import search
@@ -20,4 +21,5 @@ def place() -> None:
 place.add_command(search)
 place.add_command(group)
 place.add_command(gamma)
+place.add_command(errors)
 place.add_command(engine)

@@ -12,16 +12,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from cosim.analytic.hda_moe import PARTIAL_SUMS
-from cosim.analytic.hda_moe_equations import GammaFit, fit_gamma, node_tokens, node_traffic_time_s
+from cosim.analytic.hda_moe_equations import GammaFit, fit_gamma
 from cosim.config.errors import ConfigErrors
 from cosim.placement.activation import activation
-from cosim.placement.traffic import layer_transfers
-from cosim.run.communication import NETWORKS, messages_fs, ring_all_reduce_fs, ring_order
-from cosim.run.placing import system_links
+from cosim.run.communication import NETWORKS
+from cosim.run.layer_pass import PassSystem, hosted_experts, one_pass
 
 if TYPE_CHECKING:
     from cosim.policy.base import Policy
@@ -29,8 +27,6 @@ if TYPE_CHECKING:
     from cosim.system import System
 
 __all__ = ["GammaOptions", "GammaRow", "fits", "sample"]
-
-BoolArray = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -56,21 +52,6 @@ class GammaRow:
     network: str
     collective: str
     fit: GammaFit
-
-
-def _hosted(policy: Policy, setup: Setup, system: System) -> BoolArray:
-    """Which compute endpoint holds some of which expert, shape (MoE layers, experts, compute endpoints)."""
-    model = setup.model
-    number = {place.index: at for at, place in enumerate(system.compute_endpoints)}
-    hosted = np.zeros((model.moe_layers, model.experts, len(number)), dtype=bool)
-    seen = set()
-    for replica in policy.place(system, model, setup.profile).replicas:
-        if (replica.layer, replica.expert) in seen:
-            continue  # Eq. 2 knows one replica of an expert: its home
-        seen.add((replica.layer, replica.expert))
-        for chiplet in [part.chiplet for part in replica.parts] or [replica.chiplet]:
-            hosted[replica.layer, replica.expert, number[chiplet]] = True
-    return hosted
 
 
 def sample(
@@ -100,46 +81,21 @@ def sample(
     found: list[dict[str, object]] = []
     done, total = 0, len(systems) * len(policies) * options.samples
     for name, system in systems:
-        links = system_links(system)
-        ring = ring_order(links.hops)
-        places = system.compute_endpoints
-        bandwidth = float(min(system.network_of(place).link_bandwidth_Bps * place.spec.ports for place in places))
+        on = PassSystem.of(system)
         for label, policy in policies:
-            hosted = _hosted(policy, setup, system)
+            hosted = hosted_experts(policy, setup, system)
             draws = np.random.default_rng(options.seed)
             for number in range(options.samples):
                 layer = setup.layers[number % len(setup.layers)]
                 tokens = int(draws.integers(low, high + 1))
                 batch = activation(setup.trace.ids[draws.choice(rows, tokens), layer], setup.model.experts)
-                held = hosted[layer]
-                counts = batch.group * tokens
                 row: dict[str, object] = {"system": name, "policy": label, "layer": layer, "tokens": tokens}
-                if bool(held.all()):
-                    size = tokens * token_bytes
-                    row |= {"collective": "ring all-reduce", "messages": 2 * (len(ring) - 1) * len(ring)}
-                    row |= {"sent_bytes": 2 * (len(ring) - 1) * size}
-                    times = {net: ring_all_reduce_fs(system, net, size, ring) / 2 for net in NETWORKS}
-                else:
-                    nodes = np.arange(len(places), dtype=np.int64)
-                    sent = layer_transfers(held, batch.groups, counts * token_bytes, nodes, links.hops)
-                    row |= {"collective": "transfers", "messages": len(sent.source)}
-                    row |= {"sent_bytes": int(sent.size_bytes.sum())}
-                    times = {
-                        net: messages_fs(system, net, sent.source, sent.destination, sent.size_bytes)
-                        for net in NETWORKS
-                    }
-                touched = node_tokens(held, batch.groups, counts)
-                row["node_traffic_s"] = node_traffic_time_s(touched, setup.model.hidden, _bytes(options), bandwidth)
-                found.append(row | {f"{net}_s": fs * 1e-15 for net, fs in times.items()})
+                found.append(row | one_pass(on, hosted[layer], batch, tokens, token_bytes))
                 done += 1
                 if progress is not None:
                     progress(done, total)
     frame: pd.DataFrame = pd.DataFrame(found)
     return frame
-
-
-def _bytes(options: GammaOptions) -> float:
-    return float(PARTIAL_SUMS[options.partial_sums])
 
 
 def fits(samples: pd.DataFrame) -> list[GammaRow]:

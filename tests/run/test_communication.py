@@ -17,6 +17,8 @@ from cosim.config.errors import ConfigErrors
 from cosim.link import LinkSimulator
 from cosim.policy.registry import make_policy
 from cosim.run.communication import messages_fs, ring_all_reduce_fs, ring_order
+from cosim.run.error_map import ErrorMapOptions, simulate
+from cosim.run.error_map import errors as relative
 from cosim.run.gamma import GammaOptions, fits, sample
 from cosim.run.placing import system_links
 from cosim.run.setup import Setup
@@ -102,6 +104,57 @@ def test_gamma_of_two_families() -> None:
     ]
     # one pass of a ring over links takes (n - 1) / n of Eq. 4's limit, a little more where the ring is not closed
     assert rows[0].fit.gamma == pytest.approx(31 / 32, rel=0.02)
+
+
+def test_errors_over_load_and_size() -> None:
+    setup = Setup(open_experiment("hda-moe"))
+    policies = [(name, make_policy(name, {})) for name in ("tensor_parallel", "expert_parallel")]
+    options = ErrorMapOptions(tokens=(4, 16), token_bytes=(64, 2048), batches=2)
+    passes = simulate(setup, [("mesh", setup.system)], policies, options)
+    assert len(passes) == 2 * 2 * 2 * 2
+    # a batch's groups are the same at every size, so its messages are, and grow with it
+    small, large = (passes[passes["token_bytes"] == size].reset_index(drop=True) for size in (64, 2048))
+    assert small["messages"].equals(large["messages"])
+    assert (small["sent_bytes"] * 32 == large["sent_bytes"]).all()
+    found = relative(passes)
+    for key, group in passes.groupby(["policy", "tokens", "token_bytes"]):
+        by_hand = sum(group["link_s"]) / sum(group["flit_s"]) - 1
+        row = found[(found["policy"] == key[0]) & (found["tokens"] == key[1]) & (found["token_bytes"] == key[2])]
+        assert row["link_error"].item() == pytest.approx(by_hand)
+        assert row["flit_s"].item() == pytest.approx(sum(group["flit_s"]) / 2)
+    # headers, ports and pipelines weigh less on large messages
+    rings = found[found["policy"] == "tensor_parallel"]
+    for _, group in rings.groupby("tokens"):
+        small_error, large_error = group.sort_values("token_bytes")["link_error"].abs()
+        assert large_error < small_error
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (ErrorMapOptions(tokens=(10**7,)), "an evaluate part of at least 10000000 rows"),
+        (ErrorMapOptions(token_bytes=(0,)), "at least one token, byte and batch"),
+    ],
+)
+def test_errors_refuse(options: ErrorMapOptions, text: str) -> None:
+    setup = Setup(open_experiment("hda-moe"))
+    with pytest.raises(ConfigErrors, match=text):
+        simulate(setup, [("mesh", setup.system)], [], options)
+
+
+def test_errors_from_the_command_line(tmp_path: Path) -> None:
+    arguments = ["place", "errors", "hda-moe", "--policy", "expert_parallel", "--tokens", "4,8", "--token-bytes", "64"]
+    result = CliRunner().invoke(main, [*arguments, "--batches", "1", "--out", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    assert "reserved links" in result.output
+    assert len((tmp_path / "errors.csv").read_text().splitlines()) == 3
+    assert (tmp_path / "errors.html").read_text().count("<figure") == 2
+    wrong = CliRunner().invoke(main, ["place", "errors", "hda-moe", "--tokens", "8,8"])
+    assert wrong.exit_code == 2
+    assert "expected counts such as 8,32,128, each once" in wrong.output
+    unknown = CliRunner().invoke(main, ["place", "errors", "hda-moe", "--policy", "hybird"])
+    assert unknown.exit_code == 2
+    assert "did you mean 'hybrid'?" in unknown.output
 
 
 @pytest.mark.parametrize(
