@@ -235,7 +235,8 @@ class Setup:
         return frozenset(zip(chosen["batch"].tolist(), chosen["layer"].tolist(), strict=True))
 
     def check(self) -> None:
-        """Reads the trace, makes batches and policies, so that a wrong input is found before anything runs.
+        """Reads the trace, makes batches and policies and has these place, so that a wrong input is found before
+        anything runs.
 
         Raises:
             ConfigErrors: all that is wrong, a policy that chooses experts by scores that the trace does not have, too.
@@ -248,6 +249,7 @@ class Setup:
             policy = make_policy(chosen.name, chosen.params, path=f"policies.{position}")
             if not policy.preserves_routing:
                 self.router_scores(policy.name)
+            policy.place(self.system, self.model, self.profile)
 
     def _check_capacity(self) -> None:
         """One copy of every expert that is held must fit the tier of homes.

@@ -67,6 +67,15 @@ def experiment(claims: Path | None = None) -> Experiment:
     return Experiment.load({**BASE, "sweeps": sweeps, **({} if claims is None else {"claims": str(claims)})})
 
 
+def test_a_placement_that_does_not_fit_a_point_is_found_before_anything_runs() -> None:
+    points = [{"name": "larger", "set": {"system": "near-memory-8x8"}}]
+    placed = {"name": "placed", "params": {"file": "hda-moe-hybrid"}}
+    changed = {"system": "near-memory-4x8", "policies": [placed], "sweeps": {"nodes": {"points": points}}}
+    changed |= {"rungs": ["link"], "analytic": []}
+    with pytest.raises(ConfigErrors, match="64 compute endpoints, as the system has, got 32"):
+        Experiment.load({**BASE, **changed}).check()
+
+
 def test_points_run_and_claims_reach_them(tmp_path: Path) -> None:
     file = tmp_path / "claims.yaml"
     file.write_text(CLAIMS)
