@@ -1,7 +1,8 @@
 """What happened when, as a file for a trace viewer: Chrome's trace-event format, which Perfetto opens.
 
 Times are written in microseconds with three decimals, whole nanoseconds rounded down: what Perfetto keeps. Slices that
-overlap on one track are drawn on rows of it, ``name``, ``name +1``, ...
+overlap on one track are drawn on rows of it, ``name``, ``name +1``, ...; parts of a slice below it. No row has the
+number of a process: Perfetto would take it for a main thread and put it first.
 """
 
 from __future__ import annotations
@@ -27,13 +28,17 @@ class Track:
 
 @dataclass(frozen=True)
 class Slice:
-    """Something that took its time on a track; ``args`` is what the viewer shows of it when it is clicked."""
+    """Something that took its time on a track; ``args`` is what the viewer shows of it when it is clicked.
+
+    ``part_of`` is the slice of the same track that it is a part of.
+    """
 
     track: Track
     begin_fs: int
     end_fs: int
     name: str
     args: Mapping[str, Any] = field(default_factory=dict)
+    part_of: Slice | None = None
 
 
 @dataclass(frozen=True)
@@ -58,17 +63,18 @@ def _microseconds(fs: int) -> float:
 
 
 def _rows(slices: list[Slice]) -> Iterator[tuple[int, Slice]]:
-    """The row of every slice of a track: the first on which nothing overlaps it but what contains it."""
-    open_ends: list[list[int]] = []  # per row, ends of the slices that contain the present instant
-    for item in sorted(slices, key=lambda one: (one.begin_fs, -one.end_fs)):
-        for ends in open_ends:
-            while ends and ends[-1] <= item.begin_fs:
-                ends.pop()
-        free = (row for row, ends in enumerate(open_ends) if not ends or item.end_fs <= ends[-1])
-        row = next(free, len(open_ends))
-        if row == len(open_ends):
-            open_ends.append([])
-        open_ends[row].append(item.end_fs)
+    """The row of every slice of a track: the first that is free by then, for a part that of its whole."""
+    free_at: list[int] = []
+    row_of: dict[int, int] = {}  # identity of a whole → its row
+    for item in sorted(slices, key=lambda one: (one.begin_fs, one.part_of is not None, -one.end_fs)):
+        if item.part_of is not None:
+            yield row_of[id(item.part_of)], item
+            continue
+        row = next((row for row, end in enumerate(free_at) if end <= item.begin_fs), len(free_at))
+        if row == len(free_at):
+            free_at.append(0)
+        free_at[row] = item.end_fs
+        row_of[id(item)] = row
         yield row, item
 
 
@@ -81,7 +87,7 @@ def _events(timeline: Timeline) -> Iterator[dict[str, Any]]:
     for number, group in enumerate(groups, start=1):
         yield {"ph": "M", "name": "process_name", "pid": number, "tid": 0, "args": {"name": group}}
         yield {"ph": "M", "name": "process_sort_index", "pid": number, "tid": 0, "args": {"sort_index": number}}
-        thread = 0
+        thread = len(groups)
         for track in sorted((one for one in by_track if one.group == group), key=lambda one: one.position):
             first, rows = thread + 1, 0
             for row, item in _rows(by_track[track]):

@@ -150,8 +150,18 @@ class _Drawing:
         for layer in seen:
             self._layer(layer, by_link, by_bank)
 
-    def _add(self, group: str, position: int, name: str, begin: int, end: int, text: str, **args: Any) -> Slice:
-        item = Slice(Track(f"{self._title}: {group}", position, name), begin, end, text, args)
+    def _add(
+        self,
+        group: str,
+        position: int,
+        name: str,
+        begin: int,
+        end: int,
+        text: str,
+        part_of: Slice | None = None,
+        **args: Any,
+    ) -> Slice:
+        item = Slice(Track(f"{self._title}: {group}", position, name), begin, end, text, args, part_of)
         self.slices.append(item)
         return item
 
@@ -258,7 +268,7 @@ class _Drawing:
                 continue
             code = _core.MEM_COMMANDS[command]
             lane = channel * 64 + pseudo_channel
-            where = f"{place.label} channel {channel}" + f" pseudo-channel {pseudo_channel}"
+            where = f"{place.label} ch{channel} pc{pseudo_channel}"
             position = (place.index << 32) + (lane << 16) + bank + 1
             track = f"{where} bank {bank}" if bank >= 0 else f"{where} all banks"
             if code in _ROW:
@@ -350,10 +360,9 @@ class _Drawing:
         returned = stage["end"] - stage["combine"]
         computed = returned - stage["gather"]
 
-        def add(begin: int, end: int, name: str, **args: Any) -> Slice:
-            return self._add("token groups", source, self._labels[source], begin, end, name, **args)
-
-        whole = add(
+        where = ("token groups", source, self._labels[source])
+        whole = self._add(
+            *where,
             effective,
             stage["end"],
             f"layer {result.layer} expert {expert}",
@@ -373,7 +382,7 @@ class _Drawing:
             ("combine", returned, stage["end"]),
         ):
             if end > begin:
-                add(begin, end, name)
+                self._add(*where, begin, end, name, whole)
         return whole
 
 

@@ -84,6 +84,7 @@ def check_trace_events(document: dict[str, Any]) -> None:
     """The rules of the trace-event format that a viewer relies on."""
     assert document["displayTimeUnit"] in ("ms", "ns")
     named: set[tuple[str, int, int]] = set()
+    processes = {event["pid"] for event in document["traceEvents"]}
     threads: dict[tuple[int, int], list[tuple[float, float]]] = defaultdict(list)
     flows: dict[int, list[dict[str, Any]]] = defaultdict(list)
     for event in document["traceEvents"]:
@@ -93,6 +94,7 @@ def check_trace_events(document: dict[str, Any]) -> None:
             named.add((event["name"], event["pid"], event["tid"]))
         elif event["ph"] == "X":
             assert event["dur"] >= 0
+            assert event["tid"] not in processes  # else it counts as a process's main thread
             threads[event["pid"], event["tid"]].append((event["ts"], event["ts"] + event["dur"]))
         else:
             assert event["ph"] in ("s", "t", "f")
@@ -130,7 +132,7 @@ def test_a_layer_of_the_quickstart_as_a_trace_file() -> None:
         if event["ph"] == "M" and event["name"] == "thread_name"
     }
     assert "package (0, 0) → (1, 0)" in tracks
-    assert any(name.startswith("memory@1 channel 0 pseudo-channel 0 bank") for name in tracks)
+    assert any(name.startswith("memory@1 ch0 pc0 bank") for name in tracks)
     assert "expert@0" in tracks
     arrows = {arrow.name.split(" of ")[0].split(" to ")[0] for arrow in timeline.arrows}
     assert arrows == {"tokens", "weights", "bank", "outputs"}
@@ -152,14 +154,17 @@ def test_a_place_that_is_not_there() -> None:
 
 def test_slices_that_overlap_get_rows_of_their_own() -> None:
     track = Track("links", 0, "a → b")
+    first = Slice(track, 0, 4_000_000, "p")
     slices = (
-        Slice(track, 0, 4_000_000, "p"),
+        first,
         Slice(track, 1_000_000, 6_000_000, "q"),
         Slice(track, 4_000_000, 5_000_000, "r"),
+        Slice(track, 0, 3_000_000, "head of p", part_of=first),
+        Slice(track, 2_000_000, 3_000_000, "lies within p and q, is part of neither"),
     )
-    document = json.loads(gzip.decompress(trace_json_gz(Timeline(slices, (Arrow("x", (slices[0], slices[2])),), {}))))
+    document = json.loads(gzip.decompress(trace_json_gz(Timeline(slices, (Arrow("x", (first, slices[2])),), {}))))
     check_trace_events(document)
     rows = {event["name"]: event["tid"] for event in document["traceEvents"] if event["ph"] == "X"}
-    assert rows == {"p": 1, "q": 2, "r": 1}
+    assert rows == {"p": 2, "q": 3, "r": 2, "head of p": 2, "lies within p and q, is part of neither": 4}
     names = [event["args"]["name"] for event in document["traceEvents"] if event["name"] == "thread_name"]
-    assert names == ["a → b", "a → b +1"]
+    assert names == ["a → b", "a → b +1", "a → b +2"]
