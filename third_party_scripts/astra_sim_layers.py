@@ -1,7 +1,7 @@
 """Random messages over rings, all to all and switches, here and on an ASTRA-sim binary of yours, message by message.
 
 Endpoints send random messages, one at a time and whole, as ASTRA-sim's workload layer does; a message must arrive at
-the same time on both, but for the part of a nanosecond that ASTRA-sim cuts off every hop.
+the same nanosecond on both.
 
     python third_party_scripts/astra_sim_layers.py --astra-sim ~/astra-sim/…/AstraSim_Analytical_Congestion_Aware
 """
@@ -26,14 +26,14 @@ TOPOLOGIES = ("ring", "fully_connected", "star")
 
 def draw(rng: random.Random) -> tuple[str, System, pd.DataFrame]:
     """A topology's name, a system of 4 to 16 chiplets on it, and messages between them."""
-    kind, chiplets = rng.choice(TOPOLOGIES), rng.randint(4, 16)
+    kind, chiplets = rng.choice(TOPOLOGIES), rng.randint(4, 12)
     level: dict[str, Any] = {
         "topology": {"kind": kind, "routers": chiplets},
-        "num_vcs": 6,
-        "vc_buf_size": 8,
+        "num_vcs": 6 if kind == "ring" else 3,
+        "vc_buf_size": 256,  # covers a link's round trip
         "flit_width": f"{rng.choice((16, 32, 64))} B",
         "clock": "1 GHz",
-        "link_latency": rng.choice((1, 5, 20, 500)),
+        "link_latency": rng.choice((1, 5, 20, 100)),
     }
     if kind == "ring":
         level["routing"] = "dateline"

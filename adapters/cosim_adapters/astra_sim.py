@@ -6,7 +6,8 @@ in; per NPU a line `sys[3] finished, 1234 cycles, …` and, with `trace-enabled`
 Three things of it are easily missed:
 
 - its "GB/s" are GiB/s: `NetworkFunction.cpp` multiplies by 2^30;
-- a cycle is a nanosecond, and every hop's time is cut to whole ones;
+- a cycle is a nanosecond, and every hop's time is cut to whole ones. Here a cycle stands for a picosecond: bandwidths
+  are written a thousandth, latencies a thousand times as large, and what is cut off is of no matter;
 - an NPU sends a message only when its former one has arrived (`HardwareResource::is_available`), in the order of nodes.
 
 A hop of a message lasts latency + bytes / bandwidth, a message travels whole, and a link serves one at a time.
@@ -50,11 +51,14 @@ __all__ = [
 WORKLOAD = "messages"
 SYSTEM, NETWORK, MEMORY, LOG = "system.json", "network.yml", "memory.json", "log"
 GiB = 1 << 30
+CYCLES_PER_NS = 1000
+SAME_NS = 1.0
+"""How far apart a message may arrive and still be the same: far below what it takes on any link."""
 _MESSAGE = re.compile(
     r"callback,sys->id=(\d+), tick=(\d+), node->id=\d+, node->name=(send|recv)_(\d+), node->type=(\d+)"
 )
 _FINISHED = re.compile(r"sys\[(\d+)\] finished, (\d+) cycles, exposed communication -?\d+ cycles")
-_PROBLEM = re.compile(r"\[(?:C|E|critical|error)\] <|\[Error\]|what\(\):|does not exist|[Aa]ssert")
+_PROBLEM = re.compile(r"\[(?:critical|error|Error)\]|what\(\):|[Aa]ssert")
 
 
 @dataclass(frozen=True)
@@ -77,7 +81,8 @@ class AstraNetwork:
         """The text of `network.yml`."""
         return (
             f"topology: [ {self.topology} ]\nnpus_count: [ {self.npus} ]\n"
-            f"bandwidth: [ {self.bandwidth_Bps / GiB!r} ]  # GiB/s\nlatency: [ {self.latency_fs / 1e6!r} ]  # ns\n"
+            f"bandwidth: [ {self.bandwidth_Bps / GiB / CYCLES_PER_NS!r} ]  # GiB per 10^9 cycles\n"
+            f"latency: [ {self.latency_fs / 1e6 * CYCLES_PER_NS!r} ]  # cycles\n"
         )
 
 
@@ -86,12 +91,12 @@ class Arrivals:
     """What ASTRA-sim printed.
 
     Attributes:
-        message_ns: when each message arrived, int64, by tag.
-        finished_ns: when each NPU had nothing left to do, int64, by NPU.
+        message_ns: when each message arrived, float64, by tag.
+        finished_ns: when each NPU had nothing left to do, float64, by NPU.
     """
 
-    message_ns: npt.NDArray[np.int64]
-    finished_ns: npt.NDArray[np.int64]
+    message_ns: npt.NDArray[np.float64]
+    finished_ns: npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -101,8 +106,7 @@ class Phase:
     Attributes:
         name: `dispatch` or `gather`.
         network: what both sent over.
-        messages: src, dst (NPUs), bytes, hops, astra_sim_ns, cosim_ns (when it arrived), rounding_ns: the most that
-            ASTRA-sim has cut off by then in the messages of its source, a nanosecond a hop.
+        messages: src, dst (NPUs), bytes, hops, astra_sim_ns, cosim_ns (when it arrived).
         link_ns, flit_ns: the last arrival at these rungs, where a chiplet sends as its network takes them.
     """
 
@@ -124,9 +128,8 @@ class Phase:
 
     @property
     def same(self) -> int:
-        """Messages that arrive at the same time but for the rounding."""
-        apart = self.messages["cosim_ns"] - self.messages["astra_sim_ns"]
-        return int(((apart > -1) & (apart <= self.messages["rounding_ns"])).sum())
+        """Messages that arrive within `SAME_NS` of each other."""
+        return int(((self.messages["cosim_ns"] - self.messages["astra_sim_ns"]).abs() <= SAME_NS).sum())
 
 
 def paths(topology: str, npus: int, source: int, destination: int) -> list[int]:
@@ -298,7 +301,8 @@ def read_arrivals(printed: str, *, messages: int, npus: int) -> Arrivals:
         raise ValueError(
             f"expected an arrival of each of {messages} messages in the log (trace-enabled), got none of {_some(lost)}"
         )
-    return Arrivals(arrived, np.array([finished[npu] for npu in range(npus)], dtype=np.int64))
+    ends = np.array([finished[npu] for npu in range(npus)], dtype=np.int64)
+    return Arrivals(arrived / CYCLES_PER_NS, ends / CYCLES_PER_NS)
 
 
 def _some(numbers: list[int]) -> str:
@@ -339,6 +343,5 @@ def compare_messages(
     messages["hops"] = links.hops[source, destination]
     messages["astra_sim_ns"] = arrivals.message_ns
     messages["cosim_ns"] = likewise.run(source, destination, sizes).finish_fs / 1e6
-    messages["rounding_ns"] = messages.groupby("src")["hops"].cumsum()
     at_rungs = [messages_fs(system, rung, source, destination, sizes) / 1e6 for rung in ("link", "flit")]
     return Phase(name, network, messages, *at_rungs)

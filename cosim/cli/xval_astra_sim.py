@@ -63,7 +63,7 @@ def astra_sim(
     compared message by message; `link` and `flit` are the rungs, where a chiplet sends as its network takes them. With
     --out ASTRA-sim's files, what it printed and the tables are kept.
     """
-    from cosim_adapters.astra_sim import compare_messages
+    from cosim_adapters.astra_sim import SAME_NS, compare_messages
 
     from cosim.run.setup import Setup
     from cosim.system import open_experiment
@@ -105,7 +105,8 @@ def astra_sim(
     )
     click.echo("\n".join(_table(phases)))
     click.echo(
-        "\nsame: messages that arrive at ASTRA-sim's time, but for the part of a nanosecond that it cuts off every hop"
+        f"\nsame: messages that arrive within {SAME_NS:g} ns of ASTRA-sim's time; of two that come to a link at one "
+        "instant it may serve the other first"
     )
     if out is not None:
         for phase in phases:

@@ -1,7 +1,8 @@
-"""`cosim xval astra-sim`: files, log and comparison against a slow model of ASTRA-sim's congestion-aware network.
+"""`cosim xval astra-sim`: files, log and comparison against what ASTRA-sim printed, and against a slow model of it.
 
-The model follows `Link.cpp`, `HardwareResource.cc` and `Workload.cc` of ASTRA-sim 518bd513: whole nanoseconds, messages
-that travel whole, links that serve one at a time in the order of arrival, NPUs that send one message at a time.
+The model follows `Link.cpp`, `HardwareResource.cc` and `Workload.cc` of ASTRA-sim 518bd513: whole cycles, messages that
+travel whole, links that serve one at a time in the order of arrival, NPUs that send one message at a time. It and
+`tests/reference/astra_sim` agree to the cycle.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ from cosim.config.errors import ConfigErrors
 from cosim.run.placing import system_links
 from cosim.system import System, load_system
 
-NS = 1_000_000
+PS = 1000  # femtoseconds of one of its cycles
+RECORDED = Path(__file__).parents[1] / "reference" / "astra_sim"
 
 
 def star(chiplets: int) -> dict[str, Any]:
@@ -68,14 +70,14 @@ def system_of(kind: str, chiplets: int, **level: Any) -> System:
 
 
 def slow_astra(messages: pd.DataFrame, network: AstraNetwork) -> tuple[list[int], list[int]]:
-    """Arrival of each message and end of each NPU, in ns."""
+    """Arrival of each message and end of each NPU, in cycles of a picosecond."""
     rows = messages[["src", "dst", "bytes"]].to_numpy().tolist()
     queues: dict[int, deque[int]] = defaultdict(deque)
     for tag, (src, _, _) in enumerate(rows):
         queues[src].append(tag)
     ways = [paths(network.topology, network.npus, src, dst) for src, dst, _ in rows]
-    serial = [Fraction(size * 10**9, network.bandwidth_Bps) for _, _, size in rows]
-    latency = Fraction(network.latency_fs, NS)
+    serial = [Fraction(size * 10**12, network.bandwidth_Bps) for _, _, size in rows]
+    latency = Fraction(network.latency_fs, PS)
     events: list[tuple[int, int, str, Any]] = []
     number = 0
 
@@ -128,11 +130,11 @@ def log_of(messages: pd.DataFrame, network: AstraNetwork) -> str:
     for tag, (src, dst, tick) in enumerate(zip(messages["src"], messages["dst"], arrived, strict=True)):
         for npu, kind, number in ((src, "send", COMM_SEND), (dst, "recv", COMM_RECV)):
             lines.append(
-                f"[2026-01-01T00:00:00+00:00] [D] <workload>: callback,sys->id={npu}, tick={tick}, node->id=0, "
+                f"[2026-01-01 00:00:00.000] [workload] [debug] callback,sys->id={npu}, tick={tick}, node->id=0, "
                 f"node->name={kind}_{tag}, node->type={number}"
             )
     lines += [
-        f"[2026-01-01T00:00:00+00:00] [I] <workload>: sys[{npu}] finished, {tick} cycles, exposed communication {tick} "
+        f"[2026-01-01 00:00:00.000] [workload] [info] sys[{npu}] finished, {tick} cycles, exposed communication {tick} "
         "cycles."
         for npu, tick in enumerate(finished)
     ]
@@ -170,24 +172,38 @@ def replay(folder: Path, system: System, sent: pd.DataFrame) -> Path:
     return stand_in(folder, body)
 
 
-@settings(max_examples=12)
+@settings(max_examples=8)
 @given(st.data())
 def test_messages_arrive_as_on_the_slow_model(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     topology = data.draw(st.sampled_from(sorted(LEVELS)))
     chiplets = data.draw(st.integers(4, 7))
     system = system_of(topology, chiplets, link_latency=data.draw(st.sampled_from([1, 7, 300])))
     ends = st.tuples(st.integers(0, chiplets - 1), st.integers(1, chiplets - 1), st.integers(1, 5000))
-    drawn = data.draw(st.lists(ends, min_size=1, max_size=30))
-    # distinct sizes: which of two that come at the same instant goes first is not laid down
-    rows = [(a, (a + by) % chiplets, 64 * (size + 7 * n)) for n, (a, by, size) in enumerate(drawn)]
+    drawn = data.draw(st.lists(ends, min_size=1, max_size=16))
+    # sizes that are powers of two and a little: no two sums of them are alike, so no two messages meet at an instant;
+    # which of two that do goes first is another matter
+    rows = [(a, (a + by) % chiplets, size + (1 << (13 + n))) for n, (a, by, size) in enumerate(drawn)]
     sent = between(system, rows)
     folder = tmp_path_factory.mktemp("astra")
     found = compare_messages(system, "dispatch", sent, replay(folder, system, sent), folder / "run", 60)
     assert found.network == AstraNetwork(topology, chiplets, 32 * 10**9, found.network.latency_fs)
-    if topology == "FullyConnected":  # no two sources share a link
-        assert found.same == len(rows)
-    assert found.cosim_ns == pytest.approx(found.astra_sim_ns, rel=0.02, abs=4 * len(rows))
+    assert found.same == len(rows)
     assert found.link_ns <= found.cosim_ns
+
+
+@pytest.mark.parametrize("topology", sorted(LEVELS))
+def test_messages_arrive_as_on_astra_sim(tmp_path: Path, topology: str) -> None:
+    system = system_of(topology, 6, link_latency=20)
+    recorded = pd.read_csv(RECORDED / f"{topology}.csv")
+    program = stand_in(tmp_path, f"print(open({str(RECORDED / f'{topology}.txt')!r}).read())")
+    sent = between(system, list(recorded[["src", "dst", "bytes"]].itertuples(index=False, name=None)))
+    found = compare_messages(system, "dispatch", sent, program, tmp_path / "run", 60)
+    assert found.same == len(recorded)
+    assert found.messages["astra_sim_ns"].tolist() == recorded["astra_sim_ns"].tolist()
+    arrived, finished = slow_astra(recorded, found.network)
+    assert [tick / 1000 for tick in arrived] == recorded["astra_sim_ns"].tolist()
+    ends = read_arrivals((RECORDED / f"{topology}.txt").read_text(), messages=len(recorded), npus=6).finished_ns
+    assert [tick / 1000 for tick in finished] == ends.tolist()
 
 
 def test_the_files_are_those_that_astra_sim_reads(tmp_path: Path) -> None:
@@ -201,9 +217,10 @@ def test_the_files_are_those_that_astra_sim_reads(tmp_path: Path) -> None:
         "network.yml",
         "system.json",
     }
-    # its GB/s are GiB/s (NetworkFunction.cpp): 32 GB/s are 29.8 of them
+    # its GB/s are GiB/s (NetworkFunction.cpp): 32 GB/s are 29.8 of them, and a cycle is a picosecond
     assert (tmp_path / "network.yml").read_text() == (
-        "topology: [ Ring ]\nnpus_count: [ 5 ]\nbandwidth: [ 29.802322387695312 ]  # GiB/s\nlatency: [ 5.0 ]  # ns\n"
+        "topology: [ Ring ]\nnpus_count: [ 5 ]\nbandwidth: [ 0.029802322387695312 ]  # GiB per 10^9 cycles\n"
+        "latency: [ 5000.0 ]  # cycles\n"
     )
     assert json.loads((tmp_path / "system.json").read_text())["trace-enabled"] == 1
     nodes = read_nodes(tmp_path / "messages.0.et")
@@ -244,7 +261,7 @@ def test_a_log_that_is_none_is_refused() -> None:
     messages = pd.DataFrame({"src": [0, 1], "dst": [1, 3], "bytes": [100, 200]})
     text = log_of(messages, network)
     good = read_arrivals(text, messages=2, npus=4)
-    assert good.message_ns.tolist() == [100, 400]
+    assert good.message_ns.tolist() == [100, 400]  # 100 B over a link, then 200 B over two, of 1 GB/s
     assert good.finished_ns.tolist() == [100, 400, 0, 400]
     for broken, told in (
         ("", "got nothing"),
@@ -261,7 +278,8 @@ def test_a_run_that_fails_says_why(tmp_path: Path) -> None:
     export_messages(pd.DataFrame({"src": [0], "dst": [1], "bytes": [100]}), network, tmp_path)
     program = stand_in(
         tmp_path,
-        "print('noise\\n' * 9 + '[2026] [C] <workload>: workload file: messages.0.et does not exist')\nsys.exit(1)",
+        "print('noise\\n' * 9 + '[2026] [workload] [critical] workload file: messages.0.et does not exist')\n"
+        "sys.exit(1)",
     )
     with pytest.raises(ValueError, match=r"ended with 1: .*messages\.0\.et does not exist$"):
         run_astra_sim(program, tmp_path, 60)
@@ -301,7 +319,7 @@ def test_the_command_prints_one_table_and_keeps_the_files(tmp_path: Path) -> Non
         "from cosim_adapters.chakra import COMM_SEND, read_nodes\nfrom test_astra_sim import AstraNetwork, log_of\n"
         "text = open(options['network-configuration']).read()\n"
         "name, npus, rate, latency = re.findall(r'\\[ (.*?) \\]', text)\n"
-        "network = AstraNetwork(name, int(npus), round(float(rate) * 2**30), round(float(latency) * 1e6))\n"
+        "network = AstraNetwork(name, int(npus), round(float(rate) * 1000 * 2**30), round(float(latency) * 1000))\n"
         "prefix = options['workload-configuration']\n"
         "graphs = [read_nodes(pathlib.Path(f'{prefix}.{npu}.et')) for npu in range(int(npus))]\n"
         "nodes = [node.attributes for graph in graphs for node in graph if node.type == COMM_SEND]\n"
@@ -317,7 +335,8 @@ def test_the_command_prints_one_table_and_keeps_the_files(tmp_path: Path) -> Non
     table = pd.read_csv(out / "xval.csv").set_index("phase")
     for phase in ("dispatch", "gather"):
         row = table.loc[phase]
-        assert row["cosim_ns"] == pytest.approx(row["astra_sim_ns"], rel=0.05)
+        # many messages of one size meet at one instant, and links serve them in another order
+        assert row["cosim_ns"] == pytest.approx(row["astra_sim_ns"], rel=0.1)
         assert row["link_ns"] < row["cosim_ns"]  # a chiplet has more than one message under way
         assert row["flit_ns"] > row["link_ns"]
         kept = pd.read_csv(out / f"{phase}.csv")
