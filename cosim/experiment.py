@@ -25,7 +25,7 @@ from cosim.run.recording import DecisionRecord
 from cosim.run.setup import Setup
 from cosim.run.skipping import SkipReport
 from cosim.run.store import UnitStore
-from cosim.run.timeline import TimelineRequest, record_timeline
+from cosim.run.timeline import TimelineRequest, record_timeline, recorded_positions
 from cosim.run.unit import FRAME_NAMES, UnitKey, UnitResult
 from cosim.run.validation import PointRun, Validation, validation_contents
 from cosim.system import LoadedExperiment, open_experiment
@@ -291,6 +291,14 @@ class Experiment:
         base, *others = self._campaign(units, jobs).run(progress)
         points = [PointRun(point, *ran) for point, ran in zip(self.points, others, strict=True)]
         return Report(validation_contents(validation, *base, points), validation)
+
+    def check_timeline(self, request: TimelineRequest) -> None:
+        """Raises what :meth:`timeline` would of ``request``.
+
+        Raises:
+            ConfigErrors: a batch or layer that this experiment does not run.
+        """
+        recorded_positions(self._setup, request)
 
     def timeline(self, policies: Iterable[str], rung: str = "flit", request: TimelineRequest | None = None) -> Timeline:
         """Some layers event by event, of the first seed, for :func:`cosim.report.timeline.trace_json_gz`.

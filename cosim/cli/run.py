@@ -45,6 +45,8 @@ def run(
     request = timeline_request(trace_at, trace_layers, trace_limit)
     if trace and out is None:
         raise click.UsageError("--trace writes into --out DIR: name one")
+    if trace:
+        loaded.check_timeline(request)
     with RunProgress(f"run {loaded.name}: {chosen} at {rung}") as progress:
         result = loaded.run(chosen, rung, jobs=jobs, progress=progress)
     click.echo(run_summary(result))

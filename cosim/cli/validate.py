@@ -62,6 +62,8 @@ def validate(
     request = timeline_request(trace_at, trace_layers, trace_limit)
     if trace and out is None:
         raise click.UsageError("--trace writes into --out DIR: name one")
+    if trace:
+        loaded.check_timeline(request)
     if trace and not loaded.simulated_rungs:
         raise click.UsageError("--trace needs a rung that is simulated: link, link+command, flit+rate or flit")
     estimate = loaded.estimate()

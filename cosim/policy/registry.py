@@ -65,7 +65,16 @@ def _from_file(name: str, path: str) -> Callable[[Mapping[str, object]], Any]:
     if spec is None or spec.loader is None:
         raise ConfigErrors.single("a Python file with the policy", repr(file), path=path)
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except SyntaxError as problem:
+        raise ConfigErrors.single(
+            "valid Python", str(problem.msg), file=file, line=problem.lineno, column=problem.offset, path=path
+        ) from None
+    except Exception as problem:  # whatever a user's file does at import
+        raise ConfigErrors.single(
+            "a file that imports", f"{type(problem).__name__}: {problem}", file=file, path=path
+        ) from problem
     found = getattr(module, attribute, None)
     if not callable(found):
         names = [key for key, value in vars(module).items() if isinstance(value, type) and issubclass(value, Policy)]

@@ -27,7 +27,7 @@ from cosim.run.unit import UnitKey, unit_loop
 from cosim.system.networks import Network
 from cosim.workload.lowering import LayerTasks
 
-__all__ = ["TimelineRequest", "record_timeline"]
+__all__ = ["TimelineRequest", "record_timeline", "recorded_positions"]
 
 _Columns = Mapping[str, npt.NDArray[np.int64]]
 _ROW = {"RD": "read", "RDA": "read", "WR": "write", "WRA": "write"}
@@ -87,8 +87,8 @@ class _Watch:
             raise _EnoughError
 
 
-def record_timeline(setup: Setup, keys: Sequence[UnitKey], request: TimelineRequest) -> Timeline:
-    """The wanted layers of each unit, one group of tracks beside the other.
+def recorded_positions(setup: Setup, request: TimelineRequest) -> tuple[int, int]:
+    """The first and last of the layers that are asked for, counted over all batches.
 
     Raises:
         ConfigErrors: a batch or layer that the experiment does not run.
@@ -100,7 +100,17 @@ def record_timeline(setup: Setup, keys: Sequence[UnitKey], request: TimelineRequ
     if not 0 <= request.batch < batches:
         raise ConfigErrors.single(f"a batch, 0 to {batches - 1}", str(request.batch), path="trace")
     first = request.batch * len(layers) + layers.index(layer)
-    last = min(first + request.layers, batches * len(layers)) - 1
+    return first, min(first + request.layers, batches * len(layers)) - 1
+
+
+def record_timeline(setup: Setup, keys: Sequence[UnitKey], request: TimelineRequest) -> Timeline:
+    """The wanted layers of each unit, one group of tracks beside the other.
+
+    Raises:
+        ConfigErrors: a batch or layer that the experiment does not run.
+    """
+    layers = setup.layers
+    first, last = recorded_positions(setup, request)
     slices: list[Slice] = []
     arrows: list[Arrow] = []
     units = []

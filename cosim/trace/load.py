@@ -174,6 +174,8 @@ def save(trace: RoutingTrace, path: str | os.PathLike[str], format: str | None =
             str(target),
             [f"format: expected one of {', '.join(_WRITERS)}, got {chosen!r}{did_you_mean(chosen, _WRITERS)}"],
         )
+    if not target.parent.is_dir():
+        raise TraceError(str(target), [f"expected a file in a folder that is there, got none called {target.parent}"])
     partial = target.with_name(target.name + ".partial")
     try:
         _WRITERS[chosen](trace, partial)

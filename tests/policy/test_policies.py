@@ -98,6 +98,15 @@ def test_a_policy_of_the_users_file(tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
     file.write_text("from cosim.policy.static import Static\nclass Mine(Static):\n    name = 'mine'\nnothing = 3\n")
     assert make_policy(f"{file}:Mine", {}).name == "mine"
+    for text, told in (
+        ("class Mine(:\n", r"mine\.py:1:12: .*valid Python"),
+        ("import nothing_there\n", "ModuleNotFoundError"),
+    ):
+        broken = tmp_path / "broken" / "mine.py"
+        broken.parent.mkdir(exist_ok=True)
+        broken.write_text(text)
+        with pytest.raises(ConfigErrors, match=told):
+            make_policy(f"{broken}:Mine", {})
     with pytest.raises(ConfigErrors, match="did you mean 'Mine'"):
         make_policy(f"{file}:Mne", {})
     with pytest.raises(ConfigErrors, match="a policy class"):

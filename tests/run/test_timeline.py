@@ -149,7 +149,7 @@ def test_a_place_that_is_not_there() -> None:
     with pytest.raises(ConfigErrors, match="one of the layers 0 to 1"):
         experiment.timeline(["static"], "flit", TimelineRequest(layer=5))
     with pytest.raises(ConfigErrors, match="a batch, 0 to 0"):
-        experiment.timeline(["static"], "flit", TimelineRequest(batch=1))
+        experiment.check_timeline(TimelineRequest(batch=1))  # before anything runs
 
 
 def test_slices_that_overlap_get_rows_of_their_own() -> None:

@@ -198,3 +198,8 @@ def test_limits_are_kept(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match=r"asks for 2048\d* bytes unpacked"):
         trace.load(tmp_path / "bomb.npz", limits=ReadLimits(free_bytes=1 << 20))
     assert trace.load(tmp_path / "bomb.npz").tokens == 40000
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path, small: RoutingTrace) -> None:
+    with pytest.raises(TraceError, match=r"expected a file in a folder that is there, got none called .*nowhere"):
+        trace.save(small, tmp_path / "nowhere" / "out.npz")
