@@ -56,7 +56,7 @@ def experiment(*overrides: str) -> Experiment:
 
 
 def test_a_gate_of_no_penalty_is_the_placement_without_it() -> None:
-    free = "policies.2.params={file: hda-moe-hybrid, r_comp: 0, r_comm: 0}"
+    free = "policies.3.params={file: hda-moe-hybrid, r_comp: 0, r_comm: 0}"
     gated = experiment(free).run("hybrid_gated", rung="link")
     plain = experiment(free).run("hybrid", rung="link")
     assert (gated.layers["changed_choices"] == 0).all()
@@ -65,7 +65,7 @@ def test_a_gate_of_no_penalty_is_the_placement_without_it() -> None:
 
 
 def test_a_gate_moves_tokens_off_busy_nodes_and_says_so() -> None:
-    strong = "policies.2.params={file: hda-moe-hybrid, r_comp: -1.0e+6, r_comm: 0}"
+    strong = "policies.3.params={file: hda-moe-hybrid, r_comp: -1.0e+6, r_comm: 0}"
     report = experiment(
         strong,
         "policies=[{name: placed, params: {file: hda-moe-hybrid}, label: hybrid}, "
