@@ -85,6 +85,12 @@ class Expression:
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.asarray(_Evaluator(measure).of(self._tree), dtype=np.float64)
 
+    @property
+    def own_unit(self) -> str:
+        """The unit of :meth:`evaluate`'s values; empty for plain numbers and for dimensions without a name."""
+        known = _DIMENSIONS.get(self.powers)
+        return known[1] if known is not None else ""
+
     def to_unit(self, unit: str) -> float:
         """The factor from the expression's own unit to ``unit``; ExpressionError where that is impossible."""
         if self.powers == PLAIN:

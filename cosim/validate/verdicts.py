@@ -309,9 +309,11 @@ def _span(least: float, most: float) -> str:
 def _order(claim: OrderClaim, samples: MeasuredRun, rung: str | None) -> _Answer:
     assert claim.quantity is not None
     meter = _Meter(samples, rung)
-    rows = np.stack([meter(expression) for expression in claim.quantity.ascending()])
+    expressions = claim.quantity.ascending()
+    rows = np.stack([meter(expression) for expression in expressions])
     holds: npt.NDArray[np.bool_] = np.asarray((rows[1:] > rows[:-1]).all(axis=0), dtype=np.bool_)
-    shown = " < ".join(f"{value:.6g}" for value in rows[:, 0])
+    unit = expressions[0].own_unit
+    shown = " < ".join(f"{value:.6g}" for value in rows[:, 0]) + (f" {unit}" if unit else "")
     return _probability(
         bool(holds[0]), holds[1:], rows[:, 1:], samples.unit_count, meter.n, f"order {shown}", exact=_exact(claim)
     )

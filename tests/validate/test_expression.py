@@ -109,3 +109,10 @@ def test_impossible_units(text: str, unit: str, message: str) -> None:
 def test_refusals(text: str, message: str) -> None:
     with pytest.raises(ExpressionError, match=message):
         parse(text)
+
+
+def test_figures_are_told_with_their_unit() -> None:
+    assert parse("layer_latency_mean(a) - stage_memory_mean(b)").own_unit == "ns"
+    assert parse("bytes_weight(a)").own_unit == "B"
+    assert parse("layer_latency_mean(a) / layer_latency_mean(b)").own_unit == ""
+    assert parse("layer_latency_mean(a) * layer_latency_mean(b)").own_unit == ""
