@@ -1347,7 +1347,6 @@ class Engine:
         nodes: typing.SupportsInt | typing.SupportsIndex = 0,
         gateway_towards: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex] = [],
         payload_towards: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex] = [],
-        broadcast_class: typing.SupportsInt | typing.SupportsIndex = -1,
     ) -> int: ...
     def add_gateway(
         self,
@@ -1381,6 +1380,7 @@ class Engine:
         chunks_per_message: typing.SupportsInt | typing.SupportsIndex,
         hop_latency_fs: typing.SupportsInt | typing.SupportsIndex,
         message_classes: typing.SupportsInt | typing.SupportsIndex,
+        unicast_classes: typing.SupportsInt | typing.SupportsIndex,
     ) -> int: ...
     def add_memory(
         self,

@@ -322,6 +322,7 @@ class HardwareSpec(Spec):
             yield from _tree_problems(instances, self.gateways)
         yield from _tier_problems({name: tier.on for name, tier in self.tiers.items()}, list(self.endpoints), memories)
         yield from _rank_problems(self.tiers)
+        yield from _broadcast_problems(self.levels)
         yield from _assumed_problems(self.assumed, {".".join(map(str, path)) for path in _key_paths(self)})
 
     @classmethod
@@ -495,6 +496,18 @@ def _tier_problems(tiers: Mapping[str, str], endpoints: list[str], memories: lis
                 f"{on!r}, which has no memory" if on in endpoints else repr(on),
                 did_you_mean(on, memories),
             )
+
+
+def _broadcast_problems(levels: Mapping[str, LevelSpec]) -> Iterator[Problem]:
+    """Levels that broadcast in other ways than the first one that does: message classes are those of the system."""
+    ways = {
+        name: level.message_classes.broadcast.ways for name, level in levels.items() if level.message_classes.broadcast
+    }
+    for name, own in ways.items():
+        first = next(iter(ways))
+        if own != ways[first]:
+            expected = f"the ways of level {first!r}, {' and '.join(ways[first])}: a system has one set of classes"
+            yield Problem(("levels", name, "message_classes", "broadcast"), expected, " and ".join(own))
 
 
 def _rank_problems(tiers: Mapping[str, TierSpec]) -> Iterator[Problem]:

@@ -31,6 +31,7 @@ from cosim.config.spec import Items, Name, Problem, ShortSpec, Spec, duplicates,
 from cosim.config.validate import validate
 
 __all__ = [
+    "BROADCAST_CLASSES",
     "MESSAGE_CLASSES",
     "MOST_INPUT_VCS",
     "ROUTINGS",
@@ -55,6 +56,9 @@ Index = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
 
 MESSAGE_CLASSES = ("token", "weight", "prefetch")
+
+BROADCAST_CLASSES = ("multicast", "session")
+"""Message classes that a level with ``broadcast`` has beside :data:`MESSAGE_CLASSES`, in this order."""
 
 
 ROUTINGS: dict[str, tuple[str, ...]] = {
@@ -336,9 +340,10 @@ class MessageClassSpec(Spec):
 
 
 class BroadcastClassSpec(Spec):
-    """How a message to several endpoints of a level travels: as multicasts on ``vcs``, or over a ``session`` of links.
+    """How messages to several endpoints of a level can travel: as multicasts on ``vcs``, over a ``session`` of links.
 
-    Sessions of a system wait for their links, however many do: a weight that is refused would never come.
+    With both, each message says which. Sessions of a system wait for their links, however many do: a weight that is
+    refused would never come.
     """
 
     vcs: Items[Annotated[int, Field(ge=0)]] = ()
@@ -346,20 +351,33 @@ class BroadcastClassSpec(Spec):
     session: SessionsSpec | None = None
 
     def problems(self) -> Iterator[Problem]:
-        if bool(self.vcs) == (self.session is not None):
-            got = "both" if self.vcs else "none"
-            yield Problem((), "either `vcs` (multicasts) or `session` (what sessions cost)", got)
+        if not self.vcs and self.session is None:
+            yield Problem((), "`vcs` (multicasts), `session` (what sessions cost) or both", "none")
         for position in duplicates(self.vcs):
             yield Problem(("vcs", position), "each of them once", f"{self.vcs[position]!r} again")
         limit = None if self.session is None else self.session.max_waiting
         if limit is not None:
             yield Problem(("session", "max_waiting"), "no limit: sessions of a system wait", str(limit))
-        if self.session is not None and self.priority != 0:
+        if not self.vcs and self.priority != 0:
             yield Problem(("priority",), "no priority: sessions are granted in order", str(self.priority))
+
+    @property
+    def vcs_by_way(self) -> dict[str, tuple[int, ...]]:
+        """VCs of the ways that there are, of :data:`BROADCAST_CLASSES`: each is a message class."""
+        ways = {"multicast": tuple(self.vcs)} if self.vcs else {}
+        return ways if self.session is None else {**ways, "session": ()}
+
+    @property
+    def ways(self) -> tuple[str, ...]:
+        """The message classes in which a message to several endpoints is sent once."""
+        return tuple(self.vcs_by_way)
 
 
 class MessageClasses(Spec):
-    """The classes of messages that a level carries; without ``broadcast`` a message to several is one to each."""
+    """The classes of messages that a level carries.
+
+    ``broadcast`` has the classes ``multicast`` and ``session``; in the others a message to several is one to each.
+    """
 
     token: MessageClassSpec
     weight: MessageClassSpec

@@ -105,6 +105,7 @@ class LinkSimulator:
             chunks_per_message=self.chunks,
             hop_latency_fs=self.hop_latency_fs,
             message_classes=1,
+            unicast_classes=1,
         )
         order = np.argsort(columns[0], kind="stable")
         follows = (columns[0][order][1:] == columns[0][order][:-1]) & self.one_at_a_time

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cosim.config.spec import Spec
+from cosim.policy.delivery import DeliveryName
 from cosim.policy.directory import Directory, Placement
 
 if TYPE_CHECKING:
@@ -221,6 +222,10 @@ class Policy:
     """Message class of prefetches: the lowest one, or ``weight``, that of demand loads."""
     local_reduction: bool = False
     """Whether a chiplet adds up what its experts return for one token before it sends the sum back."""
+    delivery: DeliveryName = "unicast"
+    """How the weights of a replica reach the endpoints of :meth:`execute_at` that help with it."""
+    phase_aligned: bool = False
+    """Whether a read for several endpoints waits until a layer's tokens are dispatched in their network."""
     needs_what_if: bool = False
     """Whether :meth:`on_window` gets :attr:`WindowState.what_if`."""
     partial_sum_bytes: int = 4
@@ -269,7 +274,8 @@ class Policy:
         """Compute endpoint that works on each group, int32, shape (groups,); none: each at its replica's own.
 
         An endpoint other than the replica's is a helper for this layer: it streams the same expert's weights from the
-        replica's memory into its own buffer, and forgets them afterwards. Replicas that are split have no helpers.
+        replica's memory into its own buffer, and forgets them afterwards; :attr:`delivery` says how. Replicas that are
+        split have no helpers.
         """
         return None
 

@@ -1,25 +1,48 @@
 """Work of cores in one layer, as policies that hand tokens to other cores estimate it before anything runs.
 
-A replica's expert keeps a core busy for as long as the slower of its weight stream and its arithmetic; experts of one
-core follow each other. A helper streams the weights from the replica's memory over the network; helpers of one memory
-share its port.
+A core has three things that work side by side: its arithmetic, the path to its own memory and its port; it is done with
+its experts when the last of them is. A helper gets the weights of a replica from the replica's memory through its port.
+Where that memory's port carries them to each (:class:`Delivery`), helpers share it; where memory is read once for all,
+the replica's own core gets them at that pace too.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from cosim.policy.delivery import Delivery
 from cosim.policy.directory import Directory
 
 if TYPE_CHECKING:
     from cosim.config.schema_model import ModelSpec
     from cosim.system import System
 
-__all__ = ["CoreRates", "CoreWork"]
+__all__ = ["CoreLoad", "CoreRates", "CoreWork"]
+
+
+class CoreLoad(NamedTuple):
+    """Seconds for which the parts of a core are busy."""
+
+    arithmetic_s: float = 0.0
+    near_s: float = 0.0
+    port_s: float = 0.0
+
+    def plus(self, other: CoreLoad) -> CoreLoad:
+        """Both, one after the other in every part."""
+        return CoreLoad(*(a + b for a, b in zip(self, other, strict=True)))
+
+    def minus(self, other: CoreLoad) -> CoreLoad:
+        """Without a part of it."""
+        return CoreLoad(*(a - b for a, b in zip(self, other, strict=True)))
+
+    @property
+    def end_s(self) -> float:
+        """When the last part is done."""
+        return max(self)
 
 
 @dataclass(frozen=True)
@@ -63,8 +86,10 @@ class CoreWork:
         assigned: npt.NDArray[np.int32],
         directory: Directory,
         rates: CoreRates,
+        delivery: Delivery | None = None,
     ) -> None:
         self.rates = rates
+        self.delivery = delivery or Delivery("unicast")
         self.home = directory.rows["chiplet"]
         self.memory = directory.rows["memory"]
         self.tokens = groups["tokens"].astype(np.int64)
@@ -88,21 +113,31 @@ class CoreWork:
 
     def busy_s(self, place: int) -> float:
         """How long an endpoint is busy."""
-        return sum(self.cell_s(row, place, tokens) for (row, at), tokens in self._cells.items() if at == place)
+        return self.load(place).end_s
 
-    def cell_s(self, row: int, place: int, tokens: int, streams: int | None = None) -> float:
-        """How long ``tokens`` of a row keep an endpoint busy; ``streams`` helpers share the memory's port."""
+    def load(self, place: int) -> CoreLoad:
+        """What an endpoint works on."""
+        total = CoreLoad()
+        for (row, at), tokens in self._cells.items():
+            if at == place:
+                total = total.plus(self.cell(row, place, tokens))
+        return total
+
+    def cell(self, row: int, place: int, tokens: int, streams: int | None = None) -> CoreLoad:
+        """What ``tokens`` of a row are for an endpoint; ``streams`` helpers share the memory's port."""
         if not tokens:
-            return 0.0
-        if place == int(self.home[row]):
-            weights = self.rates.local_s[place]
-        else:
-            memory = int(self.memory[row])
-            sharing = streams
-            if sharing is None:
-                sharing = sum(at != int(self.home[r]) for r, at in self._cells if int(self.memory[r]) == memory)
-            weights = self.rates.remote_s[place] * max(1, sharing)
-        return max(weights, tokens * self.rates.token_s[place])
+            return CoreLoad()
+        arithmetic = tokens * self.rates.token_s[place]
+        memory = int(self.memory[row])
+        sharing = streams
+        if sharing is None:
+            sharing = sum(at != int(self.home[r]) for r, at in self._cells if int(self.memory[r]) == memory)
+        way = self.delivery
+        remote = way.setup_s + self.rates.remote_s[place] * (1 if way.sends_once else max(1, sharing))
+        if place != int(self.home[row]):
+            return CoreLoad(arithmetic, 0.0, remote)
+        near = self.rates.local_s[place]
+        return CoreLoad(arithmetic, max(near, remote) if sharing and way.reads_once else near)
 
     def move(self, group: int, place: int) -> None:
         """Hands a group to another endpoint."""

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Literal
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
 from cosim.config.errors import ConfigErrors
+from cosim.config.spec import Problem
 from cosim.policy.assignment import least_loaded
 from cosim.policy.base import Policy, Pressure, Profile, ResidencyAction, WindowState
 from cosim.policy.core_work import CoreRates, CoreWork
+from cosim.policy.delivery import Delivery, DeliveryName
 from cosim.policy.directory import Directory, Placement
 from cosim.policy.hybrid_parallel import Placed
 from cosim.policy.placement import expert_parallel
@@ -39,7 +41,9 @@ class ThreeDMoE(Policy):
         """What of the paper is on.
 
         ``file``: placement of whole experts (``cosim place group``); none: experts in blocks, as expert parallelism.
-        ``helpers``: Algorithm 1. ``delivery``: how weights reach helpers: ``unicast``, a stream to each.
+        ``helpers``: Algorithm 1. ``delivery``: how weights reach helpers, of :data:`cosim.policy.delivery.DELIVERIES`.
+        ``phase_aligned``: whether a read for several cores waits until the stack's tokens are dispatched; if not given,
+        it does with ``cmn``, whose sessions take links from packets.
         ``helpers_most``: of a domain, the source not counted. ``tiers``: remapping up to this tier; 0: none. ``ema``:
         share of the newest step in the predicted load. ``period_steps``, ``trigger``, ``trigger_steps``: tiers 2 and
         3 are considered so often, or when a layer's group max to mean exceeds its steady value by this share for so
@@ -49,7 +53,8 @@ class ThreeDMoE(Policy):
 
         file: Annotated[str, Field(min_length=1)] | None = None
         helpers: bool = True
-        delivery: Literal["unicast"] = "unicast"
+        delivery: DeliveryName = "unicast"
+        phase_aligned: bool | None = None
         helpers_most: Annotated[int, Field(ge=1, le=15)] = 15
         tiers: Annotated[int, Field(ge=0, le=3)] = 3
         ema: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] = 0.3
@@ -59,6 +64,11 @@ class ThreeDMoE(Policy):
         cost_aware: bool = True
         replica_budget: Annotated[float, Field(ge=1, le=64, allow_inf_nan=False)] = 2.0
 
+        def problems(self) -> Iterator[Problem]:
+            if self.phase_aligned is not None and not (self.helpers and self.delivery != "unicast"):
+                got = f"it beside delivery {self.delivery!r}" if self.helpers else "it beside helpers: false"
+                yield Problem(("phase_aligned",), "none unless helpers share a read: forward, multicast or cmn", got)
+
     params: Params
 
     def __init__(self, params: Mapping[str, object] | None = None) -> None:
@@ -66,9 +76,13 @@ class ThreeDMoE(Policy):
         self.window_batches = 1 if self.params.tiers > 1 else 0
         self.max_replicas = 1 << 15 if self.params.tiers > 1 else 1
         self.replica_budget = self.params.replica_budget if self.params.tiers > 1 else 1.0
+        self.delivery = self.params.delivery
+        wished = self.params.phase_aligned
+        self.phase_aligned = self.params.delivery == "cmn" if wished is None else wished
 
     def place(self, system: System, model: ModelSpec, profile: Profile) -> Placement:
         self._system = system
+        self._way = Delivery.on(system, self.params.delivery, "policies.three_d_moe.params.delivery")
         self._rates = CoreRates.of(system, model)
         self._stack = {place.index: place.network for place in system.compute_endpoints}
         self._remapping = Remapping(
@@ -108,7 +122,7 @@ class ThreeDMoE(Policy):
     ) -> npt.NDArray[np.int32] | None:
         if not self.params.helpers:
             return None
-        work = CoreWork(groups, assigned, directory, self._rates)
+        work = CoreWork(groups, assigned, directory, self._rates, self._way)
         stacks: dict[int, list[int]] = {}
         for core, stack in self._stack.items():
             stacks.setdefault(stack, []).append(core)
@@ -134,7 +148,8 @@ def collaboration_domains(
     Cores above the stack's mean work are sources, the busiest first; those below are helpers, the nearest first. A
     source's largest expert is shared with as many helpers as bring the latest of them and the source to the earliest
     end, the helpers' weights included. A domain's links, from the source to its helpers, are none of another
-    domain's. A domain is kept only if it ends before the source alone would have: if its gain exceeds its cost.
+    domain's. A domain is kept only if it ends before the source alone would have by more than the time for which its
+    links are withheld from packets beyond the transfer: if its gain exceeds its cost.
 
     Returns source, helpers and links of every domain, in the order in which they were made.
     """
@@ -159,8 +174,8 @@ def collaboration_domains(
         near = sorted(links, key=lambda core: (len(links[core]), busy[core], core))[:helpers_most]
         best: tuple[float, dict[int, int]] | None = None
         for count in range(1, len(near) + 1):
-            end, moves = _shared(work, row, source, near[:count], busy)
-            if end < (busy[source] if best is None else best[0]) * (1 - _IMPROVES):
+            end, moves = _shared(work, row, source, near[:count])
+            if end < (busy[source] - work.delivery.held_s if best is None else best[0]) * (1 - _IMPROVES):
                 best = (end, moves)
         if best is None:
             continue
@@ -176,19 +191,16 @@ def collaboration_domains(
     return domains
 
 
-def _shared(
-    work: CoreWork, row: int, source: int, helpers: Sequence[int], busy: Mapping[int, float]
-) -> tuple[float, dict[int, int]]:
+def _shared(work: CoreWork, row: int, source: int, helpers: Sequence[int]) -> tuple[float, dict[int, int]]:
     """When the last of source and helpers ends if the row's groups at the source are shared, and who moves where."""
     here = work.tokens_of(row, source)
-    other = busy[source] - work.cell_s(row, source, here)
+    other = {core: work.load(core) for core in helpers}
+    other[source] = work.load(source).minus(work.cell(row, source, here))
     tokens = dict.fromkeys((source, *helpers), 0)
     streams = len(helpers)
 
     def end(core: int, count: int) -> float:
-        if core == source:
-            return other + work.cell_s(row, core, count)
-        return busy[core] + work.cell_s(row, core, count, streams)
+        return other[core].plus(work.cell(row, core, count, streams)).end_s
 
     moves: dict[int, int] = {}
     for group in work.groups_of(row, source):

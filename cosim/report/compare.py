@@ -41,6 +41,9 @@ _UNITS = {
     "replica_factor": "1",
     "changed_choices": "1",
     "top1_retention": "1",
+    "domains": "1",
+    "domain_cores": "1",
+    "domain_shared_links": "1",
 }
 
 

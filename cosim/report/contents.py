@@ -91,7 +91,17 @@ LAYERS = FrameSpec(
     open_prefix="bytes_",
     optional=tuple(
         (name, "real")
-        for name in ("balance", "stack_balance", "replica_factor", "energy_J", "changed_choices", "top1_retention")
+        for name in (
+            "balance",
+            "stack_balance",
+            "replica_factor",
+            "energy_J",
+            "changed_choices",
+            "top1_retention",
+            "domains",
+            "domain_cores",
+            "domain_shared_links",
+        )
     ),
 )
 LINKS = FrameSpec(

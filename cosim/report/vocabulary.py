@@ -52,6 +52,9 @@ METRICS: dict[str, Metric] = {
         Metric(REPLICA_FACTOR, "replicas", "1", "copies of an expert, mean over experts, layers and batches"),
         Metric(CHANGED_CHOICES, "changed", "1", "share of the tokens' experts that the policy's gate chose anew"),
         Metric(TOP1_RETENTION, "top-1 kept", "1", "share of tokens whose highest-scored expert is still among theirs"),
+        Metric("domains", "domains", "1", "replicas of a layer and batch that other endpoints help with, mean"),
+        Metric("domain_cores", "cores", "1", "cores of a layer's largest domain, the replica's own included, mean"),
+        Metric("domain_shared_links", "shared links", "1", "links in more than one domain of a layer, mean"),
         Metric(ENERGY, "energy", "J", "mean per layer and batch, from the system's declared figures"),
         Metric(
             ERROR,

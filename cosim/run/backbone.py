@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from cosim.policy.placement import nearest_memory
 from cosim.run.machine import COMPUTE, DECISION, FETCH, Machine, single_task
-from cosim.workload.backbone import BackboneWork
+from cosim.system.backbone import BackboneWork
 
 if TYPE_CHECKING:
     from cosim.config.schema_experiment import FullModelSpec

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from cosim.policy.base import ActionKind, Outcome, Prefetch, PrefetchState, ResidencyAction, Revoke
 from cosim.policy.directory import DIRECTORY
 from cosim.policy.residency import CopyOrder
+from cosim.run.domains import DomainCounts
 from cosim.run.loop import LayerResult, LivePrefetch
 from cosim.run.recording import DecisionRecord, LayerDecision
 from cosim.workload.gating import GateCounts
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["load_state", "record_from_json", "record_to_json", "save_state"]
 
-_SCHEMA = 4
+_SCHEMA = 5
 
 
 def save_state(loop: RunLoop) -> bytes:
@@ -47,6 +48,7 @@ def save_state(loop: RunLoop) -> bytes:
         "next_prefetch": loop.next_prefetch,
         "pressure": loop.meter.state(),
         "moved": loop.moved,
+        "dram_read_bytes": loop.dram_read_bytes,
         "copies": list(loop.copies.items()),
         "kinds": list(loop.kinds.items()),
         "residency": _residency_to_json(loop.residency),
@@ -63,6 +65,7 @@ def save_state(loop: RunLoop) -> bytes:
                 "replica_factor": r.replica_factor,
                 "energy_J": r.energy_J,
                 "gate": None if r.gate is None else asdict(r.gate),
+                "domains": None if r.domains is None else asdict(r.domains),
             }
             for r in results
         ],
@@ -111,6 +114,7 @@ def load_state(loop: RunLoop, data: bytes) -> None:
     loop.next_prefetch = facts["next_prefetch"]
     loop.meter.restore(facts["pressure"])
     loop.moved = facts["moved"]
+    loop.dram_read_bytes = facts["dram_read_bytes"]
     loop.copies = {int(task): int(replica) for task, replica in facts["copies"]}
     loop.kinds = {int(task): str(kind) for task, kind in facts["kinds"]}
     loop.demand = arrays["demand"]
@@ -122,7 +126,7 @@ def load_state(loop: RunLoop, data: bytes) -> None:
     for item in facts["results"]:
         part = slice(first, first + item.pop("groups"))
         first = part.stop
-        gate = item.pop("gate")
+        gate, domains = item.pop("gate"), item.pop("domains")
         loop.results.append(
             LayerResult(
                 groups=arrays["groups"][part],
@@ -132,6 +136,7 @@ def load_state(loop: RunLoop, data: bytes) -> None:
                 fetch_bytes=arrays["fetch_bytes"][part],
                 resident_fraction=arrays["resident_fraction"][part],
                 gate=None if gate is None else GateCounts(**gate),
+                domains=None if domains is None else DomainCounts(**domains),
                 **item,
             )
         )

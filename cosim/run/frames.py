@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from cosim.run.domains import DomainCounts
 from cosim.run.loop import LayerResult
 from cosim.workload.gating import GateCounts
 from cosim.workload.stages import STAGES
@@ -53,6 +54,7 @@ def layer_rows(results: Sequence[LayerResult]) -> pd.DataFrame:
                 "replica_factor": result.replica_factor,
                 **({} if result.energy_J is None else {"energy_J": result.energy_J}),
                 **({} if result.gate is None else _shares(result.gate)),
+                **({} if result.domains is None else _domains(result.domains)),
             }
         )
     frame: pd.DataFrame = pd.DataFrame(rows)
@@ -61,6 +63,14 @@ def layer_rows(results: Sequence[LayerResult]) -> pd.DataFrame:
 
 def _shares(gate: GateCounts) -> dict[str, float]:
     return {"changed_choices": gate.changed / gate.choices, "top1_retention": gate.kept_top1 / gate.tokens}
+
+
+def _domains(counts: DomainCounts) -> dict[str, float]:
+    return {
+        "domains": float(counts.domains),
+        "domain_cores": float(counts.largest_cores),
+        "domain_shared_links": float(counts.shared_links),
+    }
 
 
 def group_rows(results: Sequence[LayerResult], seed: int, neurons: int) -> pd.DataFrame:
@@ -183,13 +193,15 @@ def _of_flits(machine: Machine, network: Network) -> dict[str, dict[str, npt.NDA
         of_class["bytes"] = of_class["flits"] * level.flit_width
         of_class["busy_cycles"] = of_class["flits"]
         by_class[name] = of_class
-    if level.message_classes.broadcast is not None:
-        vcs = list(level.message_classes.broadcast.vcs)
+    broadcast = level.message_classes.broadcast
+    for way, of_way in () if broadcast is None else broadcast.vcs_by_way.items():
+        vcs = list(of_way)
         of_class = {column: values[:, vcs].sum(axis=1) for column, values in counters.items()}
-        of_class["flits"] = of_class["flits"] + statistics["link_session_flits"]
+        if way == "session":
+            of_class["flits"] = of_class["flits"] + statistics["link_session_flits"]
         of_class["bytes"] = of_class["flits"] * level.flit_width
         of_class["busy_cycles"] = of_class["flits"]
-        by_class["broadcast"] = of_class
+        by_class[way] = of_class
     return by_class
 
 
@@ -281,14 +293,21 @@ def bank_rows(machine: Machine) -> pd.DataFrame:
     nothing: pd.DataFrame = pd.DataFrame()
     if machine.memory_kind != "command":
         return nothing
-    parts = []
+    banks, slots, observed, labels = [], [], [], []
     for place in machine.system.memory_endpoints:
         statistics = machine.memory_statistics(place.index)
-        part = pd.DataFrame(statistics["banks"], columns=list(_BANK))
-        slots = machine.channels[place.index].slots_per_cycle
-        part["busy_cycles"] = part.pop("busy_ticks") // slots
-        part["observed_cycles"] = statistics["last_tick"] // slots
-        part.insert(0, "endpoint", place.label)
-        parts.append(part.drop(columns=["precharges", "refreshes"]))
-    frame: pd.DataFrame = pd.concat(parts, ignore_index=True)
-    return frame
+        banks.append(np.asarray(statistics["banks"], dtype=np.int64).reshape(-1, len(_BANK)))
+        count = len(banks[-1])
+        slots.append(np.full(count, machine.channels[place.index].slots_per_cycle, dtype=np.int64))
+        observed.append(np.full(count, statistics["last_tick"], dtype=np.int64))
+        labels += [place.label] * count
+    table, per_cycle = np.concatenate(banks), np.concatenate(slots)
+    columns = {name: table[:, number] for number, name in enumerate(_BANK)}
+    return pd.DataFrame(
+        {
+            "endpoint": labels,
+            **{name: columns[name] for name in _BANK if name not in ("busy_ticks", "precharges", "refreshes")},
+            "busy_cycles": columns["busy_ticks"] // per_cycle,
+            "observed_cycles": np.concatenate(observed) // per_cycle,
+        }
+    )

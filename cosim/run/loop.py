@@ -22,20 +22,22 @@ from cosim.policy.base import (
     RoutedEvent,
     WindowState,
 )
+from cosim.policy.delivery import Delivery
 from cosim.policy.directory import HOST, NEAR_MEMORY, Directory
 from cosim.policy.residency import Residency
 from cosim.run.backbone import backbone_tasks
 from cosim.run.counterfactual import Counterfactual, WhatIf
+from cosim.run.domains import DomainCounts, domain_counts
 from cosim.run.energy import energy_joules
 from cosim.run.fault_plan import FaultPlan
 from cosim.run.machine import COMPUTE, DECISION, FETCH, REVOKE, Machine, single_task
 from cosim.run.pressure import PressureMeter
 from cosim.run.recording import DecisionRecord, LayerDecision
-from cosim.workload.backbone import backbone_work
+from cosim.system.backbone import backbone_work
 from cosim.workload.gating import GateCounts, choose, kept_choices
 from cosim.workload.groups import first_tokens, shared_groups, token_groups, token_homes
 from cosim.workload.legs import legs_of, returned_bytes
-from cosim.workload.lowering import LayerTasks, WorkRates, lower_layer
+from cosim.workload.lowering import LayerTasks, SharedReads, WorkRates, lower_layer
 from cosim.workload.stages import STAGES, group_stages
 
 if TYPE_CHECKING:
@@ -52,6 +54,8 @@ FIRST_REPLICA = 2
 TRAFFIC = ("dispatch", "gather", "weight", "prefetch", "migration")
 """What bytes are counted for; where memory is stacked with compute, what demands read there is NEAR_MEMORY_BYTES."""
 NEAR_MEMORY_BYTES = "near_memory"
+DRAM_READ_BYTES = "dram_read"
+"""Where memory is stacked with compute: what all memories read; a read for several endpoints counts once."""
 
 _FS_PER_SECOND = 10**15
 
@@ -88,7 +92,8 @@ class LayerResult:
     """One (batch, layer) unit: its groups with their replicas and stage times, and the bytes that moved meanwhile.
 
     A group whose replica is split has an entry per part in every array; ``first_tokens`` counts each token once per
-    chiplet (see cosim.workload.groups), 0 for shared experts. ``gate`` says how a policy changed the routing.
+    chiplet (see cosim.workload.groups), 0 for shared experts. ``gate`` says how a policy changed the routing,
+    ``domains`` who helped whom under a policy that hands groups to other endpoints.
     """
 
     batch: int
@@ -105,6 +110,7 @@ class LayerResult:
     replica_factor: float
     energy_J: float | None
     gate: GateCounts | None = None
+    domains: DomainCounts | None = None
 
     def critical(self) -> dict[str, int]:
         """Stages of the group that ends last (the first of them); they add up to ``total``."""
@@ -157,6 +163,8 @@ class RunLoop:
         self.prefetches: dict[int, LivePrefetch] = {}
         stacked = (NEAR_MEMORY_BYTES,) if self.machine.system.near_memories else ()
         self.moved = dict.fromkeys((*TRAFFIC, *stacked), 0)
+        self.dram_read_bytes = 0
+        self.delivery = Delivery.on(self.machine.system, self.policy.delivery, f"policies.{self.policy.name}.delivery")
         self.copies: dict[int, int] = {}  # engine task → replica
         self.kinds: dict[int, str] = {}  # engine task → class its bytes count for
         self.next_prefetch = 0
@@ -252,8 +260,9 @@ class RunLoop:
         effective = routed_fs + cost
         decision = LayerDecision(actions, directory.rows["replica"][assigned], cost, chosen, helped)
         self.record.add(batch, layer, decision)
+        domains: DomainCounts | None = None
         if helped is not None:
-            assigned, directory = self._helped(assigned, helped, directory)
+            assigned, directory, domains = self._helped(assigned, helped, directory)
         legs, rows_of_legs = legs_of(assigned, directory)
         chiplets = directory.rows["chiplet"][rows_of_legs]
         firsts = first_tokens(ids, homes, groups, legs, chiplets)
@@ -279,6 +288,7 @@ class RunLoop:
             gather_bytes=returned_bytes(groups, replicas, model, self.policy.partial_sum_bytes),
             waits=waits,
             summed_tokens=summed,
+            shared_reads=self._shared_reads(),
         )
         base = machine.engine.submit(tasks.columns, tasks.before, tasks.after, effective)
         self._apply(actions, following[0], effective)
@@ -290,8 +300,8 @@ class RunLoop:
         self.residency.use(in_use, -1)
 
         stages = group_stages(tasks, records, base, start_fs, effective)
-        fetched = np.searchsorted(records["task"], base + np.arange(len(tasks.replica_rows)))
-        used = records["used_bytes"][fetched]
+        fetched = np.searchsorted(records["task"], base + np.arange(tasks.fetches))
+        used = records["used_bytes"][fetched][tasks.fetch_of_replica]
         weights = directory.rows["bytes"][tasks.replica_rows]
         moved = self._take_moved(tasks, records, fetched, directory)
         result = LayerResult(
@@ -309,6 +319,7 @@ class RunLoop:
             self.residency.replica_factor(),
             self._energy(groups, replicas),
             gate,
+            domains,
         )
         if self.layer_over is not None:
             self.layer_over(result, tasks, base, records)
@@ -380,6 +391,13 @@ class RunLoop:
         base = self.machine.engine.submit(columns, before, np.full(len(chiplets), len(chiplets)), start_fs)
         self._run_to(LAYER_ROUTED, base, base + len(jobs))
 
+    def _shared_reads(self) -> SharedReads | None:
+        if not self.delivery.reads_once:
+            return None
+        places = self.machine.system.endpoints
+        networks = np.array([place.network for place in places], dtype=np.int64) if self.policy.phase_aligned else None
+        return SharedReads(self.delivery.message_class, self.machine.group, networks)
+
     def _shared_rows(self, shared: npt.NDArray[np.void], directory: Directory) -> npt.NDArray[np.int32]:
         found = []
         for group in shared:
@@ -439,8 +457,8 @@ class RunLoop:
 
     def _helped(
         self, assigned: npt.NDArray[np.int32], chiplets: npt.NDArray[np.int32], directory: Directory
-    ) -> tuple[npt.NDArray[np.int32], Directory]:
-        """Rows of groups and the directory once helpers have rows of their own, which live for one layer."""
+    ) -> tuple[npt.NDArray[np.int32], Directory, DomainCounts]:
+        """Rows of groups and the directory once helpers have rows of their own, which live for one layer; domains."""
         name, rows = self.policy.name, directory.rows
         if not isinstance(chiplets, np.ndarray) or chiplets.shape != assigned.shape or chiplets.dtype.kind != "i":
             raise PolicyError(f"policy {name}: execute_at must return an endpoint per group, shape {assigned.shape}")
@@ -449,7 +467,7 @@ class RunLoop:
             raise PolicyError(f"policy {name}: execute_at named endpoint {unknown[0]}, which does not compute")
         away = np.flatnonzero(rows["chiplet"][assigned] != chiplets)
         if not len(away):
-            return assigned, directory
+            return assigned, directory, domain_counts(rows, (), self.machine.system.routes)
         split = [int(row) for row in assigned[away] if len(directory.parts(int(row))) > 1]
         if split:
             raise PolicyError(
@@ -458,9 +476,10 @@ class RunLoop:
         pairs, number = np.unique(np.stack([assigned[away], chiplets[away]], axis=1), axis=0, return_inverse=True)
         guests = rows[pairs[:, 0]].copy()
         guests["chiplet"], guests["executes_at"] = pairs[:, 1], HOST
+        domains = domain_counts(rows, [(int(row), int(at)) for row, at in pairs], self.machine.system.routes)
         assigned = assigned.copy()
         assigned[away] = len(rows) + number.reshape(-1).astype(np.int32)
-        return assigned, Directory(np.concatenate([rows, guests]))
+        return assigned, Directory(np.concatenate([rows, guests])), domains
 
     def _apply(self, actions: Sequence[Prefetch | Revoke], batch: int, effective: int) -> None:
         for action in actions:
@@ -584,17 +603,28 @@ class RunLoop:
         size = tasks.columns["bytes"]
         self.moved["dispatch"] += int(size[tasks.dispatch_of_group[tasks.dispatch_of_group >= 0]].sum())
         self.moved["gather"] += int(size[np.unique(tasks.gather_of_group[tasks.gather_of_group >= 0])].sum())
-        read = records["moved_bytes"][fetched]
+        brought = int(records["moved_bytes"][fetched].sum())
         near = directory.rows["executes_at"][tasks.replica_rows] == NEAR_MEMORY
-        self.moved["weight"] += int(read[~near].sum())
         if bool(near.any()):
-            self.moved[NEAR_MEMORY_BYTES] += int(read[near].sum())
-        claimed = set(tasks.columns["key"][: len(tasks.replica_rows)].tolist())
+            used = records["used_bytes"][fetched]
+            of_near = int((size[: tasks.fetches].astype(np.int64) - used)[tasks.fetch_of_replica[near]].sum())
+            self.moved[NEAR_MEMORY_BYTES] += of_near
+            brought -= of_near
+        self.moved["weight"] += brought
+        claimed = set(tasks.columns["key"][: tasks.fetches].tolist())
         for number, live in list(self.prefetches.items()):
             if live.replica in claimed:
                 del self.prefetches[number]
         moved, self.moved = self.moved, dict.fromkeys(self.moved, 0)
+        if NEAR_MEMORY_BYTES in moved:
+            read = self._dram_read_bytes()
+            moved[DRAM_READ_BYTES] = read - self.dram_read_bytes
+            self.dram_read_bytes = read
         return moved
+
+    def _dram_read_bytes(self) -> int:
+        memories = self.machine.system.memory_endpoints
+        return sum(int(self.machine.memory_statistics(place.index)["read_bytes"]) for place in memories)
 
     def _finish(self) -> None:
         """Withdraws what nobody claimed, lets everything under way end, and checks conservation."""

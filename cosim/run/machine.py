@@ -160,9 +160,9 @@ class Machine:
         """The number of a set of compute endpoints, for the column `group` of a stream or a transfer.
 
         A stream (`TaskKind.stream`) reads weights once, at its memory endpoint `source`, and brings them to all of the
-        group, tile by tile: as multicasts or over a session where the level's message classes have `broadcast`, else as
-        a message to each; to the endpoint that the memory is stacked with over their path. Each endpoint needs one
-        compute task of the same submission whose `stream` it is.
+        group, tile by tile: in the message class `multicast` or `session`, which the level's `broadcast` must have, as
+        multicasts or over a session, in another as a message to each; to the endpoint that the memory is stacked with
+        over their path. Each endpoint needs one compute task of the same submission whose `stream` it is.
 
         Raises:
             ValueError: endpoints that do not compute, of several networks or with tiles of different sizes; more than
@@ -232,10 +232,7 @@ class Machine:
                 for network, one in zip(networks, statistics, strict=True)
                 if network.level_name == level
             )
-        sessions = any(
-            level.message_classes.broadcast is not None and level.message_classes.broadcast.session is not None
-            for level in self.system.spec.levels.values()
-        )
+        sessions = "session" in self.classes
         terms = ("latency", *(term for term in _TERMS[:-1] if sessions or term != "session_wait"))
         if sessions:
             figures["session_flit_hops"] = sum(int(one["session_flit_hops"]) for one in statistics)
@@ -346,8 +343,8 @@ def build_machine(system: System, rung: str, *, seed: int = 1, journal: bool = F
     engine = Engine()
     engine.skipping = skipping
     classes = {name: number for number, name in enumerate(MESSAGE_CLASSES)}
-    if any(level.message_classes.broadcast is not None for level in system.spec.levels.values()):
-        classes["broadcast"] = len(classes)
+    for name in system.broadcast_ways:
+        classes[name] = len(classes)
     # node ids follow the order of additions: the task graph, endpoints, gateways, networks, near-memory paths
     attached = [place.index for place in (*system.compute_endpoints, *system.memory_endpoints)]
     nodes = np.full(len(system.endpoints), -1, dtype=np.int32)
@@ -377,11 +374,12 @@ def build_machine(system: System, rung: str, *, seed: int = 1, journal: bool = F
     routers = np.array([place.router for place in system.endpoints], dtype=np.int32)
     payloads = packet_payloads(system, routers)[:, routers[attached]].min(axis=1)
     channels = {}
+    of_kind: dict[str, MemoryChannel] = {}  # reading a standard takes longer than a layer
     for place in system.memory_endpoints:
         assert place.memory is not None
         assert place.spec.memory is not None
         assert place.spec.read_return_slots is not None
-        channels[place.index] = MemoryChannel(place.spec.memory)
+        channels[place.index] = of_kind.setdefault(place.name, MemoryChannel(place.spec.memory))
         latency_fs = _fs(place.spec.grant_latency / system.network_of(place).level.clock)
         reader = readers.get(place.index)
         near = {} if reader is None else {"near_reader": int(nodes[reader]), "near_path": near_paths[reader]}
@@ -423,6 +421,7 @@ def build_machine(system: System, rung: str, *, seed: int = 1, journal: bool = F
             chunks_per_message=20,
             hop_latency_fs=0,
             message_classes=len(classes),
+            unicast_classes=len(MESSAGE_CLASSES),
         )
     for compute in stacked:
         path = system.endpoints[compute].spec.near_memory
@@ -474,7 +473,7 @@ def _add_flit_network(
     seed: int,
 ) -> None:
     level = network.level
-    broadcasts = level.message_classes.broadcast is not None
+    broadcast = level.message_classes.broadcast
     of_endpoint, of_gateway, _ = end_terminals(system, network)
     ends = [(int(nodes[e]), system.endpoints[e].router, t, 0) for e, t in of_endpoint.items() if nodes[e] >= 0]
     takers: list[tuple[int, Gateway, int]] = []
@@ -509,8 +508,7 @@ def _add_flit_network(
         flit_bytes=level.flit_width,
         header_bytes=level.header_bytes,
         max_packet_flits=level.max_packet_flits,
-        message_classes=len(MESSAGE_CLASSES) + broadcasts,
-        broadcast_class=len(MESSAGE_CLASSES) if broadcasts else -1,
+        message_classes=len(MESSAGE_CLASSES) + (0 if broadcast is None else len(broadcast.ways)),
         endpoint_node=[node for node, _, _, _ in ends],
         endpoint_terminals=[terminals for _, _, terminals, _ in ends],
         name=network.label,

@@ -212,11 +212,8 @@ class Setup:
     @cached_property
     def region_alignment_bytes(self) -> int:
         """Weights of an expert start at a multiple of this: one row in every pseudo-channel."""
-        return max(
-            MemoryChannel(place.spec.memory).row_stripe_bytes
-            for place in self.system.memory_endpoints
-            if place.spec.memory is not None
-        )
+        kinds = {place.name: place.spec.memory for place in self.system.memory_endpoints}
+        return max(MemoryChannel(memory).row_stripe_bytes for memory in kinds.values() if memory is not None)
 
     def sample(self, seed: int) -> frozenset[tuple[int, int]] | None:
         """The (batch, layer) of a seed that rungs above ``link`` simulate; ``None``: all of them."""

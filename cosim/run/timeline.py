@@ -189,7 +189,8 @@ class _Drawing:
             tasks, base = layer.tasks, layer.base
             experts = layer.result.groups["expert"].tolist()
             for group, expert in enumerate(experts):
-                self._of_task[base + int(tasks.replica_of_group[group])] = f"weights of expert {expert}"
+                fetch = int(tasks.fetch_of_replica[tasks.replica_of_group[group]])
+                self._of_task[base + fetch] = f"weights of expert {expert}"
                 for column, text in (
                     (tasks.dispatch_of_group, f"tokens to expert {expert}"),
                     (tasks.gather_of_group, f"outputs of expert {expert}"),
@@ -323,7 +324,7 @@ class _Drawing:
         for group, replica in enumerate(tasks.replica_of_group.tolist()):
             groups_of[replica].append(group)
         for replica in range(replicas):
-            record = {name: int(values[row[base + replicas + replica]]) for name, values in layer.records.items()}
+            record = {name: int(values[row[base + tasks.fetches + replica]]) for name, values in layer.records.items()}
             group = groups_of[replica][0]
             chiplet, expert = int(result.replicas["chiplet"][group]), int(result.groups["expert"][group])
             computing[replica] = self._add(
@@ -346,8 +347,9 @@ class _Drawing:
             ways = [(f"tokens to expert {expert}", by_link.get(base + sent, []) if sent >= 0 else [], compute)]
             if replica not in fetched:
                 fetched.add(replica)
-                ways.append((f"weights of expert {expert}", by_link.get(base + replica, []), compute))
-                for bank in _first_of_tracks(by_bank.get(base + replica, [])):
+                fetch = base + int(tasks.fetch_of_replica[replica])
+                ways.append((f"weights of expert {expert}", by_link.get(fetch, []), compute))
+                for bank in _first_of_tracks(by_bank.get(fetch, [])):
                     if bank.begin_fs >= whole.begin_fs:
                         self.arrows.append(Arrow(f"bank of expert {expert}", (whole, bank)))
             for name, passed, target in ways:

@@ -130,7 +130,8 @@ def class_rows(level: LevelSpec, legs: int) -> list[ClassRow]:
         add(spec.vcs, spec.priority, "packets")
     broadcast = level.message_classes.broadcast
     if broadcast is not None:
-        add(broadcast.vcs, broadcast.priority, "multicast" if broadcast.vcs else "session")
+        for way, vcs in broadcast.vcs_by_way.items():
+            add(vcs, broadcast.priority if vcs else 0, way)
     return rows
 
 

@@ -135,6 +135,12 @@ class System:
         """The network of a router of the system."""
         return next(network for network in self.networks if router in network.routers)
 
+    @cached_property
+    def broadcast_ways(self) -> tuple[str, ...]:
+        """Message classes in which a message to several endpoints is sent once; those of every level that has any."""
+        specs = (level.message_classes.broadcast for level in self.spec.levels.values())
+        return next((spec.ways for spec in specs if spec is not None), ())
+
     @property
     def compute_endpoints(self) -> tuple[Endpoint, ...]:
         """The endpoints that run experts."""

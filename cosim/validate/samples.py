@@ -207,6 +207,8 @@ class Samples:
             if column in whole.columns and not bool(whole[column].isna().any()):
                 if term.quantity.statistic in ("mean", "total"):
                     return self._ratio_estimate(term, whole, cell, rung)
+                if term.quantity.statistic == "max":
+                    raise NotMeasuredError(f"{term.quantity.stem} at {rung} on every row: the largest is not estimated")
                 percent = int(term.quantity.statistic.removeprefix("p"))
                 if len(cell) < percentile_needs(percent) <= len(whole) and len(cell) >= SMEARED_ROWS:
                     return self._smeared_percentile(term, whole, cell, percent)
@@ -310,6 +312,8 @@ class Samples:
             drawn = weighted_sums(weights, counts)
             with np.errstate(divide="ignore", invalid="ignore"):
                 return total / len(values), sums / drawn
+        if statistic == "max":
+            return _largest(weights, unit, values)
         percent = int(statistic.removeprefix("p"))
         needed = percentile_needs(percent)
         if len(values) < needed:
@@ -361,6 +365,18 @@ def _per_unit(units: int, unit: IntArray, values: IntArray | FloatArray) -> Floa
         np.add.at(total, unit, values.astype(np.int64))
         return total.astype(np.float64)
     return np.bincount(unit, weights=values.astype(np.float64), minlength=units).astype(np.float64)
+
+
+def _largest(weights: IntArray, unit: IntArray, values: IntArray | FloatArray) -> tuple[float, FloatArray]:
+    """The largest value, and that of each resample; nan for a resample without a row."""
+    found = np.full(len(weights), math.nan)
+    units = weights.shape[1]
+    of_unit = np.full(units, -np.inf)
+    np.maximum.at(of_unit, unit, values.astype(np.float64))
+    for number in np.argsort(of_unit, kind="stable").tolist():  # ascending: the last one drawn is the largest
+        if of_unit[number] > -np.inf:
+            found[weights[:, number] > 0] = of_unit[number]
+    return float(of_unit.max()), found
 
 
 def _exact_sum(values: IntArray | FloatArray) -> float:

@@ -2,7 +2,8 @@
 
 A layer becomes, for every token group, a dispatch to the chiplet of its replica and a gather back to its aggregator;
 for every replica in use, one fetch of the expert's weights and one compute job that starts when all its groups have
-arrived and works through the weights tile by tile; and one decision behind the last of them. Tokens that are already
+arrived and works through the weights tile by tile; and one decision behind the last of them. Where the weights of a
+replica are read once for its chiplet and its helpers, their fetches are one stream. Tokens that are already
 where they are needed are not sent. Scope ``moe`` adds the gate before the routing, the shared experts as replicas at
 every token's own chiplet, and a combine at every aggregator behind its last gather.
 """
@@ -20,14 +21,15 @@ from cosim._core import TaskKind
 from cosim.policy.directory import Directory
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
-__all__ = ["LayerTasks", "WorkRates", "lower_layer"]
+__all__ = ["LayerTasks", "SharedReads", "WorkRates", "lower_layer"]
 
 TRANSFER = int(TaskKind.transfer)
 FETCH = int(TaskKind.fetch)
 COMPUTE = int(TaskKind.compute)
 DECISION = int(TaskKind.decision)
+STREAM = int(TaskKind.stream)
 
 
 @dataclass(frozen=True)
@@ -66,23 +68,39 @@ class WorkRates:
 
 
 @dataclass(frozen=True)
+class SharedReads:
+    """That weights of a replica are read once for all endpoints that work on it.
+
+    message_class: name of the class that brings them there. group_of: engine group of a set of endpoints. network_of:
+    where given, network of every endpoint: a stream then waits until all tokens are dispatched that start or end in its
+    network.
+    """
+
+    message_class: str
+    group_of: Callable[[list[int]], int]
+    network_of: npt.NDArray[np.int64] | None = None
+
+
+@dataclass(frozen=True)
 class LayerTasks:
     """Columns for the engine, and which task does what for which group.
 
-    columns: one array per task field, tasks in the order fetch, compute (both per replica in use), dispatch, gather,
-        combine, decision.
+    columns: one array per task field, tasks in the order fetch or stream, compute (per row in use), dispatch, gather,
+        combine, decision. Streams come first, those of the most tokens before others.
     before, after: dependencies as task indices.
     replica_rows: directory row per replica in use, int32, shape (replicas,).
+    fetch_of_replica: task that brings the weights, int64, shape (replicas,); a stream is that of several.
     replica_of_group: index into ``replica_rows``, int32, shape (groups,).
     dispatch_of_group, gather_of_group: task index, -1 where the tokens need not travel, int64, shape (groups,).
     combine_of_group: task index, -1 in scope ``routed``, int64, shape (groups,).
-    The first fetch has index 0, the first compute ``len(replica_rows)``.
+    The first fetch has index 0, the first compute ``fetches``.
     """
 
     columns: dict[str, npt.NDArray[np.generic]]
     before: npt.NDArray[np.int64]
     after: npt.NDArray[np.int64]
     replica_rows: npt.NDArray[np.int32]
+    fetch_of_replica: npt.NDArray[np.int64]
     replica_of_group: npt.NDArray[np.int32]
     dispatch_of_group: npt.NDArray[np.int64]
     gather_of_group: npt.NDArray[np.int64]
@@ -93,6 +111,17 @@ class LayerTasks:
     def tasks(self) -> int:
         """Number of tasks."""
         return len(self.columns["kind"])
+
+    @property
+    def fetches(self) -> int:
+        """Number of tasks that bring weights."""
+        return int(self.fetch_of_replica.max()) + 1
+
+    @property
+    def streams(self) -> list[list[int]]:
+        """Of every stream, in their order, the rows of ``replica_rows`` that it serves."""
+        kinds = self.columns["kind"][: self.fetches]
+        return [np.flatnonzero(self.fetch_of_replica == task).tolist() for task in np.flatnonzero(kinds == STREAM)]
 
 
 def lower_layer(
@@ -108,6 +137,7 @@ def lower_layer(
     gather_bytes: npt.NDArray[np.int64] | None = None,
     waits: Mapping[int, int] | None = None,
     summed_tokens: npt.NDArray[np.int64] | None = None,
+    shared_reads: SharedReads | None = None,
 ) -> LayerTasks:
     """Tasks of one layer.
 
@@ -126,6 +156,7 @@ def lower_layer(
             group the tokens that no earlier group brings to its chiplet. There is then one gather per chiplet and
             aggregator, behind the last of their computations.
         waits: replica identity → task of an earlier submission that its fetch and its groups' dispatches wait for.
+        shared_reads: of replicas that several endpoints work on; if not given, each reads for itself.
     """
     rows = directory.rows
     replica_rows, replica_of_group = np.unique(assigned, return_inverse=True)
@@ -153,7 +184,9 @@ def lower_layer(
         ).astype(np.int64)
     aggregators, aggregator_of_group = np.unique(groups["aggregator"], return_inverse=True)
     aggregator_of_group = aggregator_of_group.reshape(-1)
-    first_dispatch = 2 * replicas
+    fetch_of_replica = _fetches(rows["replica"][replica_rows], tokens_of_replica, shared_reads is not None)
+    fetches = int(fetch_of_replica.max()) + 1
+    first_dispatch = fetches + replicas
     first_gather = first_dispatch + len(dispatched)
     first_combine = first_gather + len(sent_back)
     decision = first_combine + (len(aggregators) if combine else 0)
@@ -169,20 +202,25 @@ def lower_layer(
     key = np.full(count, -1, dtype=np.int64)
     message_class = np.full(count, classes["token"], dtype=np.uint8)
 
-    fetch = slice(0, replicas)
-    kind[fetch] = FETCH
-    source[fetch] = nodes[rows["memory"][replica_rows]]
-    destination[fetch] = nodes[chiplets]
-    size[fetch] = rows["bytes"][replica_rows]
-    address[fetch] = rows["address"][replica_rows]
-    key[fetch] = rows["replica"][replica_rows]
-    message_class[fetch] = classes["weight"]
+    kind[:fetches] = FETCH
+    source[fetch_of_replica] = nodes[rows["memory"][replica_rows]]
+    destination[fetch_of_replica] = nodes[chiplets]
+    size[fetch_of_replica] = rows["bytes"][replica_rows]
+    address[fetch_of_replica] = rows["address"][replica_rows]
+    key[fetch_of_replica] = rows["replica"][replica_rows]
+    message_class[:fetches] = classes["weight"]
+    group = np.full(count, -1, dtype=np.int32)
+    if shared_reads is not None:
+        for task in np.flatnonzero(np.bincount(fetch_of_replica) > 1).tolist():
+            kind[task], destination[task], key[task] = STREAM, -1, -1
+            message_class[task] = classes[shared_reads.message_class]
+            group[task] = shared_reads.group_of(chiplets[fetch_of_replica == task].tolist())
 
-    compute = slice(replicas, 2 * replicas)
+    compute = slice(fetches, first_dispatch)
     kind[compute] = COMPUTE
     source[compute] = nodes[chiplets]
     destination[compute] = nodes[chiplets]
-    stream[compute] = np.arange(replicas)
+    stream[compute] = fetch_of_replica
     experts = rows["expert"][replica_rows].tolist()
     neurons = rows["neurons"][replica_rows].tolist()
     cycles[compute] = [
@@ -224,7 +262,7 @@ def lower_layer(
     gather_of_group = np.full(len(groups), -1, dtype=np.int64)
     gather_of_group[gathered] = first_gather + gather_of_gathered
     combine_of_group = np.full(len(groups), -1, dtype=np.int64)
-    computing = replicas + replica_of_group.astype(np.int64)
+    computing = fetches + replica_of_group.astype(np.int64)
     returned = np.where(gather_of_group >= 0, gather_of_group, computing)
 
     edges = [
@@ -237,10 +275,22 @@ def lower_layer(
         edges.append((np.arange(first_combine, decision), np.full(len(aggregators), decision)))
     else:
         edges.append((returned, np.full(len(groups), decision)))
+    if shared_reads is not None and shared_reads.network_of is not None:
+        network = shared_reads.network_of
+        ends = network[groups["source"][dispatched]], network[target[dispatched]]
+        for stream_task in np.flatnonzero(kind[:fetches] == STREAM).tolist():
+            here = network[chiplets[fetch_of_replica == stream_task][0]]
+            sent_first = dispatch_of_group[dispatched][(ends[0] == here) | (ends[1] == here)]
+            edges.append((sent_first, np.full(len(sent_first), stream_task)))
     for position, row in enumerate(replica_rows):
         task = (waits or {}).get(int(rows["replica"][row]))
         if task is not None:
-            held = np.array([position, *dispatch_of_group[(replica_of_group == position) & (dispatch_of_group >= 0)]])
+            held = np.array(
+                [
+                    fetch_of_replica[position],
+                    *dispatch_of_group[(replica_of_group == position) & (dispatch_of_group >= 0)],
+                ]
+            )
             edges.append((np.full(len(held), -2 - task), held))
     return LayerTasks(
         columns={
@@ -253,13 +303,31 @@ def lower_layer(
             "cycles": cycles,
             "stream": stream,
             "key": key,
+            "group": group,
         },
         before=np.concatenate([before for before, _ in edges]).astype(np.int64),
         after=np.concatenate([after for _, after in edges]).astype(np.int64),
         replica_rows=replica_rows.astype(np.int32),
+        fetch_of_replica=fetch_of_replica,
         replica_of_group=replica_of_group.astype(np.int32),
         dispatch_of_group=dispatch_of_group,
         gather_of_group=gather_of_group,
         combine_of_group=combine_of_group,
         tokens_of_replica=tokens_of_replica,
     )
+
+
+def _fetches(identity: npt.NDArray[np.integer], tokens: npt.NDArray[np.int64], shared: bool) -> npt.NDArray[np.int64]:
+    """Fetch of every row in use: one each; where reads are shared, one for all rows of a replica, these first."""
+    if not shared:
+        return np.arange(len(identity), dtype=np.int64)
+    first: dict[int, int] = {}
+    for position, replica in enumerate(identity.tolist()):
+        first.setdefault(replica, position)
+    total = {replica: int(tokens[identity == replica].sum()) for replica in first}
+    several = {replica: int((identity == replica).sum()) > 1 for replica in first}
+    order = sorted(
+        first, key=lambda replica: (0, -total[replica], first[replica]) if several[replica] else (1, 0, first[replica])
+    )
+    task = {replica: number for number, replica in enumerate(order)}
+    return np.array([task[replica] for replica in identity.tolist()], dtype=np.int64)

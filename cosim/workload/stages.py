@@ -46,8 +46,8 @@ def group_stages(
     waited, stalled = records["waited_fs"][row], records["stalled_fs"][row]
 
     groups = len(tasks.replica_of_group)
-    fetch = tasks.replica_of_group.astype(np.int64)
-    compute = len(tasks.replica_rows) + fetch
+    fetch = tasks.fetch_of_replica[tasks.replica_of_group]
+    compute = tasks.fetches + tasks.replica_of_group.astype(np.int64)
     travelled = tasks.dispatch_of_group >= 0
     # a group starts when its replica is there: at once, or behind the copy it waits for
     released = ready[fetch].copy()

@@ -380,7 +380,8 @@ void register_engine(py::module_& m) {
           [](sim::Engine& e, std::int32_t routers, std::vector<std::int64_t> link_bytes_per_second,
              std::vector<std::int32_t> link_target, std::vector<std::int32_t> next_link,
              std::vector<std::int32_t> endpoint_node, std::vector<std::int32_t> endpoint_router,
-             std::int32_t chunks_per_message, std::int64_t hop_latency_fs, std::int32_t message_classes) {
+             std::int32_t chunks_per_message, std::int64_t hop_latency_fs, std::int32_t message_classes,
+             std::int32_t unicast_classes) {
             link::LinkNetworkConfig c;
             c.routers = routers;
             c.link_bytes_per_second = std::move(link_bytes_per_second);
@@ -391,6 +392,7 @@ void register_engine(py::module_& m) {
             c.chunks_per_message = chunks_per_message;
             c.hop_latency_fs = hop_latency_fs;
             c.message_classes = message_classes;
+            c.unicast_classes = unicast_classes;
             c.graph = &e.graph();
             const std::int32_t id = e.add(std::make_unique<link::LinkNetwork>(std::move(c), 0));
             e.graph().set_network(id);
@@ -398,7 +400,7 @@ void register_engine(py::module_& m) {
           },
           py::kw_only(), py::arg("routers"), py::arg("link_bytes_per_second"), py::arg("link_target"),
           py::arg("next_link"), py::arg("endpoint_node"), py::arg("endpoint_router"), py::arg("chunks_per_message"),
-          py::arg("hop_latency_fs"), py::arg("message_classes"))
+          py::arg("hop_latency_fs"), py::arg("message_classes"), py::arg("unicast_classes"))
       .def(
           "add_memory",
           [](sim::Engine& e, const sim::Clock& clock, std::int32_t channels, std::int32_t read_return_slots,
@@ -420,10 +422,9 @@ void register_engine(py::module_& m) {
              std::vector<std::int32_t> endpoint_node, std::vector<std::vector<std::int32_t>> endpoint_terminals,
              std::string name, std::int64_t livelock_cycles, std::int32_t legs, std::vector<std::uint8_t> descends,
              const GatewayRows& gateways, std::int32_t nodes, std::vector<std::int32_t> gateway_towards,
-             std::vector<std::int64_t> payload_towards, std::int32_t broadcast_class) {
+             std::vector<std::int64_t> payload_towards) {
             endpoint::FlitNetworkNodeConfig c;
             c.graph = &e.graph();
-            c.broadcast_class = broadcast_class;
             c.name = std::move(name);
             c.clock = clock;
             c.flit_bytes = flit_bytes;
@@ -450,7 +451,7 @@ void register_engine(py::module_& m) {
           py::arg("livelock_cycles") = endpoint::FlitNetworkNodeConfig{}.livelock_cycles, py::arg("legs") = 1,
           py::arg("descends") = std::vector<std::uint8_t>{}, py::arg("gateways") = GatewayRows{}, py::arg("nodes") = 0,
           py::arg("gateway_towards") = std::vector<std::int32_t>{},
-          py::arg("payload_towards") = std::vector<std::int64_t>{}, py::arg("broadcast_class") = -1)
+          py::arg("payload_towards") = std::vector<std::int64_t>{})
       .def(
           "add_gateway",
           [](sim::Engine& e, std::string name, const sim::Clock& clock, const sim::Clock& from_clock,

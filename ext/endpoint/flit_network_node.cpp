@@ -63,12 +63,11 @@ FlitNetworkNode::FlitNetworkNode(const noc::NetworkSpec& spec, FlitNetworkNodeCo
       endpoint_of_terminal_[at] = static_cast<std::int32_t>(e);
     }
   }
-  if (config_.broadcast_class >= 0) {
-    const auto first = static_cast<std::size_t>(config_.broadcast_class * config_.legs);
-    if (first >= spec.classes.size() || !(spec.classes[first].multicast || spec.classes[first].session)) {
-      throw std::invalid_argument("what goes to a group needs a multicast or a session class");
-    }
-    broadcasts_by_session_ = spec.classes[first].session;
+  group_way_.assign(classes, GroupWay::each);
+  for (std::size_t c = 0; c < classes && spec.classes.size() > 1; ++c) {
+    const noc::ClassSpec& core = spec.classes[c * static_cast<std::size_t>(config_.legs)];
+    if (core.multicast) group_way_[c] = GroupWay::multicast;
+    if (core.session) group_way_[c] = GroupWay::session;
   }
   destination_turn_.assign(endpoints, 0);
   message_of_.resize(endpoints);
@@ -146,13 +145,12 @@ std::int32_t FlitNetworkNode::begin(const Message& m, std::int64_t cycle, Fs t) 
   return slot;
 }
 
-// A message to every node of a group: packets of the broadcast class, or a message to each where there is none.
+// A message to every node of a group: in a multicast or session class packets for all, else a message to each.
 void FlitNetworkNode::begin_group(Outgoing& message, std::int32_t slot, const Message& m, std::int64_t cycle) {
   message.group = static_cast<std::int32_t>(sim::kGroup - m.b);
   message.reply = m.address;
   const auto members = static_cast<std::int32_t>(config_.graph->group(message.group).size());
-  const bool one_by_one = config_.broadcast_class < 0;
-  if (!one_by_one) message.message_class = static_cast<std::uint8_t>(config_.broadcast_class);
+  const bool one_by_one = group_way_[message.message_class] == GroupWay::each;
   const auto packets = static_cast<std::int32_t>((m.bytes + payload_ - 1) / payload_);
   message.packets_left = packets * members;
   message.departures_left = one_by_one ? packets * members : packets;
@@ -208,8 +206,9 @@ void FlitNetworkNode::pump(std::size_t index, std::int64_t cycle) {
       }
       packet.dest = sinks[0];
       if (ready.member < 0) {
-        packet.group = broadcasts_by_session_ ? network_.session_group(packet.source, sinks)
-                                              : network_.multicast_group(packet.source, sinks);
+        packet.group = group_way_[message.message_class] == GroupWay::session
+                           ? network_.session_group(packet.source, sinks)
+                           : network_.multicast_group(packet.source, sinks);
       }
       const std::int32_t carried = new_parcel(ready.message, bytes);
       Parcel& parcel = parcels_[static_cast<std::size_t>(carried)];

@@ -40,7 +40,6 @@ struct FlitNetworkNodeConfig {
   std::vector<std::int32_t> endpoint_node;                    // node ids of the endpoints ...
   std::vector<std::vector<std::int32_t>> endpoint_terminals;  // ... and their terminals
   const sim::TaskGraph* graph = nullptr;                      // whose groups are sent to
-  std::int32_t broadcast_class = -1;  // message class, multicast or session, of what goes to a group; -1: unicasts
   std::int64_t livelock_cycles = 1'000'000;  // in which flits move and none arrives, before the run is given up
 
   // Systems of several levels. Gateways are endpoints too: by the node that sends here, and by the one that takes on.
@@ -180,7 +179,8 @@ class FlitNetworkNode final : public sim::ClockedNode, private noc::PacketTags {
   noc::FlitNetwork network_;
   std::int32_t task_graph_;
   std::int64_t payload_;
-  bool broadcasts_by_session_ = false;
+  enum class GroupWay : std::uint8_t { each, multicast, session };
+  std::vector<GroupWay> group_way_;  // per message class: how what goes to a group travels
   std::vector<std::int32_t> endpoint_of_node_;
   std::vector<std::int32_t> endpoint_of_terminal_;
   std::vector<std::int32_t> destination_turn_;  // per endpoint

@@ -94,9 +94,17 @@ void LinkNetwork::begin_group(const Message& m, std::int32_t slot, Fs t) {
   for (std::size_t i = 0; i < members; ++i) chunks_due_[first + i] = static_cast<std::int32_t>(chunks);
   const std::uint64_t all = members == kMostMembers ? ~std::uint64_t{0} : (std::uint64_t{1} << members) - 1;
   const std::int32_t router = router_of(transfer.source);
-  for (std::int64_t k = 0; k < chunks; ++k) {
-    schedule({t, order_++, (k + 1) * m.bytes / chunks - k * m.bytes / chunks, slot, router, all});
+  const auto leave_for = [&](std::uint64_t set) {
+    for (std::int64_t k = 0; k < chunks; ++k) {
+      schedule({t, order_++, (k + 1) * m.bytes / chunks - k * m.bytes / chunks, slot, router, set});
+    }
+  };
+  if (m.message_class >= config_.unicast_classes) {
+    leave_for(all);
+    return;
   }
+  transfer.chunks_at_source *= static_cast<std::int32_t>(members);
+  for (std::size_t i = 0; i < members; ++i) leave_for(std::uint64_t{1} << i);
 }
 
 void LinkNetwork::left_source(Transfer& transfer, Fs t) {

@@ -2,8 +2,9 @@
 //
 // A message is cut into chunks; each chunk takes its path's directed links one after the other, a link serves one
 // chunk at a time, the earliest-ready hop goes first, a hop lasts bytes / bandwidth. No flits, credits, virtual
-// channels, router pipelines or endpoint ports. A chunk to a group takes every link of the ways to its nodes once,
-// where the ways part it goes on in each of them.
+// channels, router pipelines or endpoint ports. What goes to a group in one of the first `unicast_classes` goes to each
+// of its nodes by itself; in the others a chunk takes every link of the ways to its nodes once, and where the ways part
+// it goes on in each of them.
 #pragma once
 
 #include <cstdint>
@@ -25,6 +26,7 @@ struct LinkNetworkConfig {
   std::int32_t chunks_per_message = 20;             // the published code's figure
   std::int64_t hop_latency_fs = 0;                  // the published algorithm has none
   std::int32_t message_classes = 1;
+  std::int32_t unicast_classes = 0;
   const sim::TaskGraph* graph = nullptr;  // whose groups are sent to
 };
 

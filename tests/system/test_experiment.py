@@ -43,7 +43,7 @@ def test_a_system_that_cannot_run_experts() -> None:
 
 def test_unknown_components() -> None:
     assert refusals("analytic=[comoo, hcrmap]") == [
-        "analytic.0: expected one of comoe, comoe_reconstructed, hcrmap, hda_moe, got 'comoo'; did you mean 'comoe'?"
+        "analytic.0: expected one of comoe, comoe_reconstructed, hcrmap, hda_moe, roofline_gpu, got 'comoo'; did you mean 'comoe'?"
     ]
 
 

@@ -11,7 +11,7 @@ from cosim.config.errors import ConfigErrors
 from cosim.config.schema_experiment import FullModelSpec
 from cosim.experiment import Experiment
 from cosim.system import model
-from cosim.workload.backbone import attention_work, backbone_work, dense_work, head_work
+from cosim.system.backbone import attention_work, backbone_work, dense_work, head_work
 
 FULL = FullModelSpec(context_tokens=1024, efficiency=0.5)
 
