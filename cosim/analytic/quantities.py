@@ -113,10 +113,13 @@ def quantity_names(
 ) -> list[str]:
     """Names to offer where an unknown one was written."""
     stems = ["layer_latency", *(f"stage_{stage}" for stage in STAGES), *(f"bytes_{name}" for name in byte_classes)]
-    names = [_name(stem, statistic) for stem in (*stems, "energy") for statistic in STATISTICS]
+    most = ("max",)  # offered where it is what a bound is held against
+    usual = [statistic for statistic in STATISTICS if statistic not in most]
+    names = [_name(stem, statistic) for stem in (*stems, "energy") for statistic in usual]
     names += _component_names()
     shares = [stem for stem in _BARE if stem != "energy"]
-    names += [_name(stem, statistic) for stem in shares for statistic in STATISTICS if statistic != "total"]
+    names += [_name(stem, statistic) for stem in shares for statistic in usual if statistic != "total"]
+    names += [_name(stem, statistic) for stem in shares if stem.startswith("domain") for statistic in most]
     return names
 
 

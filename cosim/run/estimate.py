@@ -6,10 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
+from cosim.policy.registry import make_policy
 from cosim.run.machine import RUNG_KNOBS
 from cosim.run.setup import Setup
 from cosim.run.unit import UnitKey
+from cosim.workload.groups import token_groups, token_homes
 
 __all__ = ["Estimate", "estimate"]
 
@@ -19,16 +22,25 @@ _FLIT_HOPS_PER_S = 4e6
 _BURSTS_PER_S = 1e6
 _LINK_HOPS_PER_S = 1.5e6
 _LAYERS_PER_S = 300.0
+_GROUPS_PER_S = 20e3
+# Building the system of a unit and making frames of it, per endpoint; making metrics and the report of an experiment.
+_ENDPOINT_S = 3e-3
+_REPORT_S = 4.0
 # Resident bytes of a process that has run nothing yet, and of one token group in results and frames.
 _PROCESS_BYTES = 200e6
 _GROUP_BYTES = 600
+_CHUNKS = 20  # of a message on reserved links
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """Of a whole experiment: ``flit_hops`` and ``bursts`` to step, seconds and resident bytes of one process."""
+    """Of a whole experiment: flit-hops, hops on reserved links and bursts to step, seconds and bytes of one process.
+
+    What policies decide is not in it: copies, prefetches, weights of helpers.
+    """
 
     flit_hops: int
+    link_hops: int
     bursts: int
     dram_bytes: int
     seconds: float
@@ -39,6 +51,7 @@ class Estimate:
         """Of several experiments run one after the other: sums, and the largest process."""
         return cls(
             sum(part.flit_hops for part in parts),
+            sum(part.link_hops for part in parts),
             sum(part.bursts for part in parts),
             sum(part.dram_bytes for part in parts),
             sum(part.seconds for part in parts),
@@ -49,14 +62,18 @@ class Estimate:
         """One line for the terminal."""
         wall, memory = self.seconds / jobs, jobs * self.process_bytes / 1e9
         return (
-            f"estimated: {self.flit_hops / 1e6:.1f} M flit-hops, {self.bursts / 1e6:.1f} M DRAM bursts "
-            f"({self.dram_bytes / 1e6:.0f} MB), about {wall:.0f} s and {memory:.1f} GB of memory "
-            f"with {jobs} process{'es' if jobs > 1 else ''}"
+            f"estimated: {self.flit_hops / 1e6:.1f} M flit-hops, {self.link_hops / 1e6:.1f} M hops on reserved links, "
+            f"{self.bursts / 1e6:.1f} M DRAM bursts ({self.dram_bytes / 1e6:.0f} MB), about {wall:.0f} s and "
+            f"{memory:.1f} GB of memory with {jobs} process{'es' if jobs > 1 else ''}"
         )
 
 
 def estimate(setup: Setup, keys: list[UnitKey]) -> Estimate:
-    """Counts distinct experts of the first seed's batches; every one is read once per layer and batch."""
+    """Counts distinct experts and token groups of the first seed's batches; an expert is read once per layer and batch.
+
+    A rung below the top one is counted twice under a policy with decision windows: where it decides otherwise than the
+    top one it is replayed with that one's decisions.
+    """
     batches = setup.batches(setup.spec.seeds[0])
     ids = setup.trace.ids
     touched = sum(len(np.unique(ids[rows, layer])) for rows in batches for layer in setup.layers)
@@ -67,7 +84,7 @@ def estimate(setup: Setup, keys: list[UnitKey]) -> Estimate:
     apart = [c for c in computes if c not in system.near_memories]
     nearest = [min(routes.between(m, c) for m in memories) + 1 for c in apart]
     near = sum(nearest) / len(computes)  # weights of stacked memories cross no router
-    far = float(np.mean([[routes.between(a, b) for a in computes] for b in computes])) + 1
+    links = float(np.mean([[routes.between(a, b) for a in computes] for b in computes]))
     weight_bytes = touched * setup.rates.expert_bytes
     # Flits of the narrowest network, as if all were such: of several levels an upper bound.
     level = min((network.level for network in system.networks), key=lambda level: level.flit_width)
@@ -75,25 +92,52 @@ def estimate(setup: Setup, keys: list[UnitKey]) -> Estimate:
     weight_flits = weight_bytes / payload * level.max_packet_flits
     pairs = tokens * len(setup.layers) * setup.model.top_k * 2
     token_flits = pairs * -(-(setup.model.activation_bytes + level.header_bytes) // level.flit_width)
-    hops = int(weight_flits * near + token_flits * far)
+    hops = int(weight_flits * near + token_flits * (links + 1))
+    groups = _token_groups(ids, batches, setup.layers, np.array(computes, dtype=np.int32))
+    token_hops = 2 * groups * min(_CHUNKS, setup.model.activation_bytes) * links  # there and back
     bursts = weight_bytes // setup.burst_bytes
-    flit_hops = all_bursts = dram = 0
-    seconds = 0.0
+    replayed = {
+        policy.title
+        for policy in setup.spec.policies
+        if make_policy(policy.name, policy.params).window_batches and len({key.rung for key in keys}) > 1
+    }
+    top = max((key.rung for key in keys), key=list(RUNG_KNOBS).index, default="link")
+    flit_hops = link_hops = all_bursts = dram = 0
+    seconds = _REPORT_S
     for key in keys:
         network, memory = RUNG_KNOBS[key.rung]
         share = 1.0 if key.rung == "link" or setup.spec.sampling == "none" else setup.spec.sampling.fraction
-        seconds += len(batches) * len(setup.layers) / _LAYERS_PER_S
+        times = 2 if key.policy in replayed and key.rung != top else 1
+        units = times * share
+        unit_s = len(batches) * len(setup.layers) / _LAYERS_PER_S + groups / _GROUPS_PER_S
+        seconds += units * unit_s + times * _ENDPOINT_S * len(system.endpoints)
         if network == "flit":
-            flit_hops += int(share * hops)
-            seconds += share * hops / _FLIT_HOPS_PER_S
+            flit_hops += int(units * hops)
+            seconds += units * hops / _FLIT_HOPS_PER_S
         else:
-            messages = weight_bytes / (payload if memory == "command" else 16384 / 20)
-            seconds += share * messages * near / _LINK_HOPS_PER_S
+            messages = weight_bytes / (payload if memory == "command" else 16384 / _CHUNKS)
+            crossed = messages * near + token_hops
+            link_hops += int(units * crossed)
+            seconds += units * crossed / _LINK_HOPS_PER_S
         if memory == "command":
-            dram += int(share * weight_bytes)
-            all_bursts += int(share * bursts)
-            seconds += share * bursts / _BURSTS_PER_S
-    groups = min(pairs // 2, touched * len(computes)) * len(keys)
+            dram += int(units * weight_bytes)
+            all_bursts += int(units * bursts)
+            seconds += units * bursts / _BURSTS_PER_S
+    kept = min(pairs // 2, touched * len(computes)) * len(keys)
     arrays = [setup.trace.ids, setup.trace.weights, setup.trace.scores]
     held = sum(array.nbytes for array in arrays if array is not None)
-    return Estimate(flit_hops, all_bursts, dram, seconds, int(_PROCESS_BYTES + held + groups * _GROUP_BYTES))
+    return Estimate(flit_hops, link_hops, all_bursts, dram, seconds, int(_PROCESS_BYTES + held + kept * _GROUP_BYTES))
+
+
+def _token_groups(
+    ids: npt.NDArray[np.integer],
+    batches: Sequence[npt.NDArray[np.int64]],
+    layers: Sequence[int],
+    computes: npt.NDArray[np.int32],
+) -> int:
+    """Token groups that leave their chiplet for an expert, of all batches and layers; all are counted as leaving."""
+    return sum(
+        len(token_groups(ids[rows, layer], token_homes(len(rows), computes), layer, 1))
+        for rows in batches
+        for layer in layers
+    )

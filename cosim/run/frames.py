@@ -303,7 +303,7 @@ def bank_rows(machine: Machine) -> pd.DataFrame:
         labels += [place.label] * count
     table, per_cycle = np.concatenate(banks), np.concatenate(slots)
     columns = {name: table[:, number] for number, name in enumerate(_BANK)}
-    return pd.DataFrame(
+    frame: pd.DataFrame = pd.DataFrame(
         {
             "endpoint": labels,
             **{name: columns[name] for name in _BANK if name not in ("busy_ticks", "precharges", "refreshes")},
@@ -311,3 +311,4 @@ def bank_rows(machine: Machine) -> pd.DataFrame:
             "observed_cycles": np.concatenate(observed) // per_cycle,
         }
     )
+    return frame
