@@ -91,6 +91,20 @@ def test_a_whole_sample_gives_the_plain_figures() -> None:
         assert b.low == pytest.approx(a.low, rel=1e-12)
 
 
+def test_the_largest_is_that_of_the_rows_and_no_estimate() -> None:
+    frame = two_rungs(6)
+    plain = Samples(frame)
+    rows = frame[(frame["policy"] == "a") & (frame["rung"] == "flit")]
+    found = estimate(plain, "layer_latency_max")
+    assert found.value == pytest.approx(rows["total_fs"].max() * 1e-6, rel=1e-12)
+    # most resamples hold the unit with the largest row, none a larger one
+    assert found.high == pytest.approx(found.value)
+    assert found.low is not None
+    assert found.low < found.value
+    with pytest.raises(NotMeasuredError, match="the largest is not estimated"):
+        estimate(Samples(sample_of(frame, 0.3, 7), sampled={"flit": "link"}), "layer_latency_max")
+
+
 def test_metrics_of_a_sampled_run() -> None:
     frame = sample_of(two_rungs(4), 0.3, 1)
     metrics = metrics_frame(Samples(frame, sampled={"flit": "link"}), ["a", "b"], ["link", "flit"])
