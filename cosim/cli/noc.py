@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -357,8 +358,9 @@ def _busiest(links: pd.DataFrame) -> list[str]:
 def _traffic_metrics(r: TrafficResult) -> list[dict[str, Any]]:
     units = {"rate": "flits/node/cycle", "cycles": "cycles", "hops_mean": "routers", "packets": "packets"}
     rows = []
-    for key, value in vars(r).items():
-        if key in ("links", "terms", "stable", "core_bytes", "routing_cost", "router_calls"):
+    for key in (field.name for field in dataclasses.fields(r)):
+        value = getattr(r, key)
+        if key in ("link_counters", "terms", "stable", "core_bytes", "routing_cost", "router_calls"):
             continue
         unit = next((text for word, text in units.items() if word in key), "flit-hops" if key == "flit_hops" else "")
         rows.append({"metric": key, "unit": unit, "value": value})

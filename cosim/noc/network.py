@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from cosim import _core
@@ -17,6 +16,7 @@ from cosim.config.schema_network import NetworkConfig
 from cosim.noc.deadlock import DeadlockCheck, check_deadlock
 from cosim.noc.frames import delivery_frame, packet_rows, session_frame, with_times
 from cosim.noc.graph import build_spec, routing_seed
+from cosim.noc.links import LinkCounters
 from cosim.noc.network_plugins import load_network_plugins
 from cosim.noc.results import LatencyTerms, PacketResult, RoutingCost, TrafficResult
 from cosim.noc.traffic import read_traffic
@@ -225,14 +225,13 @@ class Network:
                 pass
         records = run.records()
         makespan = max(int(records[:, 1].max()), 0) if len(records) else 0
-        links = self._links(run.connected_outputs(), run.connected_counters(), makespan + 1)
-        links = self._with_retries(links, run.retry_counters())
+        links = LinkCounters(self._config, self._spec, run.connected_outputs(), run.connected_counters(), makespan + 1)
+        links.add_retries(run.retry_counters())
         sessions: pd.DataFrame | None = None
         if self._config.has_sessions:
             sessions = session_frame(run)
-            counted = np.zeros((len(links), 2), dtype=np.int64)
-            counted[:: self._config.num_vcs] = run.session_counters()  # of an output: they stand at its first VC
-            links["session_flits"], links["detached_cycles"] = counted[:, 0], counted[:, 1]
+            counted = run.session_counters()
+            links.per_output.update(session_flits=counted[:, 0], detached_cycles=counted[:, 1])
         packets = with_times(frame, records)
         deliveries = delivery_frame(checked, run.deliveries())
         cost = _cost(run.plugin_cost)
@@ -240,7 +239,7 @@ class Network:
         hops = run.session_flit_hops
         return PacketResult(
             packets,
-            links,
+            links.frame(),
             makespan,
             run.flit_hops,
             run.core_bytes,
@@ -275,6 +274,8 @@ class Network:
             return total / measured if measured else float("nan")
 
         t = r.terms_sum
+        links = LinkCounters(self._config, self._spec, run.connected_outputs(), r.window_counters(), cycles)
+        links.add_retries(run.retry_counters())
         return TrafficResult(
             offered_rate=r.created_flits / places,
             injected_rate=r.injected_flits / places,
@@ -307,53 +308,10 @@ class Network:
             flit_hops=r.flit_hops,
             end_cycle=r.end_cycle,
             core_bytes=r.core_bytes,
-            links=self._with_retries(
-                self._links(run.connected_outputs(), r.window_counters(), cycles), run.retry_counters()
-            ),
+            link_counters=links,
             routing_cost=_cost(run.plugin_cost),
             router_calls=run.router_calls,
         )
-
-    def _with_retries(self, links: pd.DataFrame, counters: npt.NDArray[np.int64]) -> pd.DataFrame:
-        """Transmissions of the whole run that failed, and the cycles they cost, at the first VC of an output."""
-        retry = self._config.retry
-        if retry is None:
-            return links
-        latency = {(link.from_router, link.from_port): int(link.latency) for link in self._spec.links}
-        failed = np.zeros(len(links), dtype=np.int64)
-        failed[:: self._config.num_vcs] = counters[:, 1]
-        places = zip(links["router"].tolist(), links["port"].tolist(), strict=True)
-        round_trip = np.array([2 * (latency.get(place, 0) + 1) + retry.nack_delay for place in places], dtype=np.int64)
-        links["retries"], links["retry_cycles"] = failed, failed * round_trip
-        return links
-
-    def _links(self, outputs: Sequence[tuple[int, int]], counters: npt.NDArray[np.int64], cycles: int) -> pd.DataFrame:
-        """One row per output of a router and VC; stall columns are cycles that a flit or head waited."""
-        vcs = self._config.num_vcs
-        to_router = {(link.from_router, link.from_port): link.to_router for link in self._spec.links}
-        to_node = {(t.router, t.port): node for node, t in enumerate(self._terminals)}
-        owner = ["" for _ in range(vcs)]
-        for name, message_class in self._config.classes.items():
-            for vc in message_class.vcs:
-                owner[vc] = name
-        flits = counters[:, 0]
-        links: pd.DataFrame = pd.DataFrame(
-            {
-                "router": np.repeat([router for router, _ in outputs], vcs),
-                "port": np.repeat([port for _, port in outputs], vcs),
-                "kind": np.repeat(["link" if output in to_router else "ejection" for output in outputs], vcs),
-                "to": np.repeat([to_router[o] if o in to_router else to_node[o] for o in outputs], vcs),
-                "message_class": np.tile(owner, len(outputs)),
-                "vc": np.tile(np.arange(vcs), len(outputs)),
-                "flits": flits,
-                "utilisation": flits / cycles,
-                "no_credit_cycles": counters[:, 1],
-                "lost_switch_cycles": counters[:, 2],
-                "busy_vc_cycles": counters[:, 3],
-                "lost_vc_cycles": counters[:, 4],
-            }
-        )
-        return links
 
 
 def _half_width(packets: Sequence[int], latency_sums: Sequence[int]) -> float:

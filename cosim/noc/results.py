@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import pandas as pd
+
+from cosim.noc.links import LinkCounters
 
 __all__ = ["LatencyTerms", "PacketResult", "RoutingCost", "TrafficResult"]
 
@@ -81,9 +84,14 @@ class TrafficResult:
     flit_hops: int
     end_cycle: int
     core_bytes: int
-    links: pd.DataFrame
+    link_counters: LinkCounters = field(repr=False, compare=False)
     routing_cost: RoutingCost | None = None
     router_calls: int | None = None
+
+    @cached_property
+    def links(self) -> pd.DataFrame:
+        """A row per output of a router and VC: flits, utilisation and stall causes in the measurement window."""
+        return self.link_counters.frame()
 
 
 @dataclass(frozen=True)

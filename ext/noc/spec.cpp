@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <set>
 #include <utility>
 
 namespace cosim::noc {
@@ -20,37 +19,55 @@ void at_least(Problems& out, const char* name, std::int32_t value, std::int32_t 
        std::string(name) + " must be at least " + std::to_string(least) + ", got " + std::to_string(value));
 }
 
+// Which ports of the routers already have a link or a terminal.
+class TakenPorts {
+ public:
+  explicit TakenPorts(const NetworkSpec& s)
+      : ports_(static_cast<std::size_t>(s.ports)), taken_(static_cast<std::size_t>(s.routers) * ports_) {}
+  // False when it is taken already.
+  bool take(std::int32_t router, std::int32_t port) {
+    char& taken = taken_[static_cast<std::size_t>(router) * ports_ + static_cast<std::size_t>(port)];
+    return std::exchange(taken, 1) == 0;
+  }
+
+ private:
+  std::size_t ports_;
+  std::vector<char> taken_;
+};
+
 void check_graph(const NetworkSpec& s, Problems& out) {
-  std::set<std::pair<std::int32_t, std::int32_t>> outputs;
-  std::set<std::pair<std::int32_t, std::int32_t>> inputs;
+  TakenPorts outputs(s);
+  TakenPorts inputs(s);
   const auto inside = [&](std::int32_t router, std::int32_t port) {
     return router >= 0 && router < s.routers && port >= 0 && port < s.ports;
   };
   for (std::size_t i = 0; i < s.links.size(); ++i) {
     const LinkSpec& l = s.links[i];
-    const std::string name = "link " + std::to_string(i) + " (router " + std::to_string(l.from_router) + " port " +
-                             std::to_string(l.from_port) + " to router " + std::to_string(l.to_router) + " port " +
-                             std::to_string(l.to_port) + ")";
+    const auto complain = [&](const std::string& what) {
+      out.push_back("link " + std::to_string(i) + " (router " + std::to_string(l.from_router) + " port " +
+                    std::to_string(l.from_port) + " to router " + std::to_string(l.to_router) + " port " +
+                    std::to_string(l.to_port) + ")" + what);
+    };
     if (!inside(l.from_router, l.from_port) || !inside(l.to_router, l.to_port)) {
-      out.push_back(name + " names a router or port that does not exist");
+      complain(" names a router or port that does not exist");
       continue;
     }
-    need(out, outputs.emplace(l.from_router, l.from_port).second, name + " shares its output port");
-    need(out, inputs.emplace(l.to_router, l.to_port).second, name + " shares its input port");
-    need(out, l.latency >= 1 && l.latency <= 1'000'000,
-         name + ": latency must be 1 to 1000000 cycles, got " + std::to_string(l.latency));
-    need(out, l.buffer_flits >= 1 && l.buffer_flits <= 65'536,
-         name + ": buffer must be 1 to 65536 flits, got " + std::to_string(l.buffer_flits));
+    if (!outputs.take(l.from_router, l.from_port)) complain(" shares its output port");
+    if (!inputs.take(l.to_router, l.to_port)) complain(" shares its input port");
+    if (l.latency < 1 || l.latency > 1'000'000)
+      complain(": latency must be 1 to 1000000 cycles, got " + std::to_string(l.latency));
+    if (l.buffer_flits < 1 || l.buffer_flits > 65'536)
+      complain(": buffer must be 1 to 65536 flits, got " + std::to_string(l.buffer_flits));
   }
   for (std::size_t i = 0; i < s.terminals.size(); ++i) {
     const TerminalSpec& n = s.terminals[i];
-    const std::string name = "terminal " + std::to_string(i);
+    const auto complain = [&](const char* what) { out.push_back("terminal " + std::to_string(i) + what); };
     if (!inside(n.router, n.port)) {
-      out.push_back(name + " names a router or port that does not exist");
+      complain(" names a router or port that does not exist");
       continue;
     }
-    need(out, outputs.emplace(n.router, n.port).second, name + " shares its ejection port");
-    need(out, inputs.emplace(n.router, n.port).second, name + " shares its injection port");
+    if (!outputs.take(n.router, n.port)) complain(" shares its ejection port");
+    if (!inputs.take(n.router, n.port)) complain(" shares its injection port");
   }
 }
 
@@ -173,16 +190,16 @@ void check_routes(const NetworkSpec& s, Problems& out) {
     const auto dest = static_cast<std::int32_t>(e % s.terminals.size());
     const std::int32_t port = s.routes.entries[e] & 255;
     const std::size_t set = s.routes.entries[e] >> 8U;
-    const std::string name = "route at router " + std::to_string(router) + " to node " + std::to_string(dest);
+    const auto name = [&] { return "route at router " + std::to_string(router) + " to node " + std::to_string(dest); };
     if (port >= s.ports || connected[at(router, port)] == 0) {
-      out.push_back(name + " leaves by port " + std::to_string(port) + ", which is not connected");
+      out.push_back(name() + " leaves by port " + std::to_string(port) + ", which is not connected");
       ++shown;
     } else if (ejects[at(router, port)] >= 0 && ejects[at(router, port)] != dest) {
-      out.push_back(name + " ejects to node " + std::to_string(ejects[at(router, port)]));
+      out.push_back(name() + " ejects to node " + std::to_string(ejects[at(router, port)]));
       ++shown;
     }
     if (set >= s.routes.vc_sets.size()) {
-      out.push_back(name + " names VC set " + std::to_string(set) + ", which does not exist");
+      out.push_back(name() + " names VC set " + std::to_string(set) + ", which does not exist");
       ++shown;
     }
   }

@@ -31,9 +31,10 @@ def same(a: noc.TrafficResult, b: noc.TrafficResult) -> bool:
     """Whether two runs agree in all but what the routing cost and where a head's wait for a VC is booked."""
     left, right = vars(a).copy(), vars(b).copy()
     booked = ["flits", "no_credit_cycles", "lost_switch_cycles"]
-    links = [r.pop("links").groupby(["router", "port"])[booked].sum() for r in (left, right)]
+    links = [r.links.groupby(["router", "port"])[booked].sum() for r in (a, b)]
     for r in (left, right):
-        del r["routing_cost"], r["core_bytes"]
+        for key in ("links", "link_counters", "routing_cost", "core_bytes"):
+            r.pop(key, None)
     return left == right and links[0].equals(links[1])
 
 
