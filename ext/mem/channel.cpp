@@ -39,6 +39,17 @@ void add_times(Statistics& to, const Statistics& other, std::int64_t times) {
 
 }  // namespace
 
+std::int64_t Channel::advance_through(std::int64_t limit, bool stops) {
+  std::int64_t next = 0;
+  for (int left = kEventsAtOnce; left > 0; --left) {
+    next = next_event();
+    if (next > limit || next == kNeverTick) return kNeverTick;
+    advance(next);
+    if (stops && (!completions.empty() || config().slot_freed_at_act)) break;
+  }
+  return next;
+}
+
 void Statistics::add(const Statistics& more) {
   add_times(*this, more, 1);
   channel.most_postponed = std::max(channel.most_postponed, more.channel.most_postponed);

@@ -130,6 +130,10 @@ class Channel {
   // The next tick at which a request can come forward: refreshes and idle-row closing do not count.
   [[nodiscard]] virtual std::int64_t next_progress() const = 0;
   virtual void advance(std::int64_t tick) = 0;
+  // Does all that is due up to and including `limit`, event by event. Ends early, and returns the tick of the last event,
+  // after kEventsAtOnce, or with `stops` behind one that leaves completions (and, where a request leaves its queue at
+  // its ACT, behind any one); else returns kNeverTick.
+  virtual std::int64_t advance_through(std::int64_t limit, bool stops);
 
   // Cleared by the owner.
   std::vector<Completion> completions;
@@ -186,7 +190,8 @@ class Channel {
   // When the next refresh falls due; not after the present tick while one is owed.
   [[nodiscard]] virtual std::int64_t next_refresh() const { return kNeverTick; }
 
-  static constexpr int kRecent = 2048;
+  static constexpr int kRecent = 2048;  // a power of two
+  static constexpr int kEventsAtOnce = 1024;
 
  protected:
   Channel() = default;

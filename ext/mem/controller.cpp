@@ -42,6 +42,7 @@ Controller::Controller(const ChannelConfig& config)
   refresh_at_ = config.refresh_interval;
   note_refreshes();
   queues_.resize(config.shared_queues ? 1 : pcs_.size());
+  for (std::size_t pc = 0; pc < pcs_.size(); ++pc) pcs_[pc].queues = queues_of(static_cast<int>(pc));
   // an activated request may have left its queue: then every bank can hold one more
   const std::size_t extra = config.slot_freed_at_act ? pcs_.size() * static_cast<std::size_t>(banks_) : 0;
   const std::size_t per_queue = static_cast<std::size_t>(config.read_queue + config.write_queue);
@@ -61,8 +62,9 @@ void Controller::advance(std::int64_t tick) {
     for (Queues& q : queues_) settle_before(q, t - 1);
   }
   now_ = column_from_ = row_from_ = t;
-  if (t < quiet_until_ && (unsettled_ | (busy_ & (busy_ - 1))) == 0 && config_.page_policy == PagePolicy::open) {
-    if (busy_ != 0) advance_quietly(lowest(busy_), t);
+  if (t < quiet_until_ && quiet()) {
+    const int pc = lowest(busy_);
+    if (busy_ != 0) advance_quietly(pcs_[static_cast<std::size_t>(pc)], pc, t);
   } else {
     if (config_.refresh != Refresh::none) push_refreshes(t);
     if (!calm()) forget();
@@ -78,37 +80,27 @@ void Controller::advance(std::int64_t tick) {
   column_from_ = row_from_ = t + 1;
 }
 
-// One pseudo-channel, nothing but requests.
-void Controller::advance_quietly(int pc, std::int32_t t) {
-  const PseudoChannel& p = pcs_[static_cast<std::size_t>(pc)];
-  if (p.column.tick < t) find_column(p, pc);
-  if (config_.shared_command_bus) {
-    if (p.row.tick < t) find_row(p, pc);
-    const bool row = p.row.tick == t;
-    if (p.column.tick == t && (p.column.active || !row || p.column.key < p.row.key)) {
-      issue_column(pc, t);
-    } else if (row) {
-      issue_row(pc, t);
-    }
-    return;
+std::int64_t Controller::advance_through(std::int64_t limit, bool stops) {
+  if (quiet() && busy_ != 0 && now_ <= kRebaseAt) {
+    const std::int64_t until = std::min<std::int64_t>({limit - base_, quiet_until_ - 1, kRebaseAt});
+    const std::int32_t t = run_quietly(static_cast<std::int32_t>(until), stops);
+    if (t != kLongAgo) return absolute(t);
+    if (unattended_ && busy_ == 0 && unsettled_ == 0) return kNeverTick;
+    if (until == limit - base_ && quiet()) return kNeverTick;
   }
-  if (p.column.tick == t) {
-    issue_column(pc, t);
-    column_from_ = t + 1;
-    if (busy_ == 0) return;
-    settle_all();
-  }
-  if (p.row.tick < t) find_row(p, pc);
-  if (p.row.tick == t) issue_row(pc, t);
+  return run_slowly(limit, stops);
+}
+
+std::int64_t Controller::run_slowly(std::int64_t limit, bool stops) {
+  return Channel::advance_through(limit, stops);
 }
 
 std::int64_t Controller::next_event() const {
-  if (unattended_ && (unsettled_ | (busy_ & (busy_ - 1))) == 0) {
+  if (unattended_ && quiet()) {
     if (busy_ == 0) return kNeverTick;
-    const int pc = lowest(busy_);
-    const PseudoChannel& p = pcs_[static_cast<std::size_t>(pc)];
-    if (p.column.tick < column_from_) find_column(p, pc);
-    if (p.row.tick < row_from_) find_row(p, pc);
+    const PseudoChannel& p = pcs_[static_cast<std::size_t>(lowest(busy_))];
+    if (p.column.tick < column_from_) find_column(p);
+    if (p.row.tick < row_from_) find_row(p);
     const std::int32_t least = std::min(p.column.tick, p.row.tick);
     return least == kFar ? kNeverTick : absolute(least);
   }

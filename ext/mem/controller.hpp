@@ -31,6 +31,7 @@ class Controller final : public Channel {
   [[nodiscard]] std::int64_t next_event() const override;
   [[nodiscard]] std::int64_t next_progress() const override;
   void advance(std::int64_t tick) override;
+  std::int64_t advance_through(std::int64_t limit, bool stops) override;
 
   void set_return_slots(int pc, int slots) override;
   void release_slot(int pc, std::int64_t tick) override;
@@ -122,6 +123,8 @@ class Controller final : public Channel {
 
     [[nodiscard]] bool idle() const { return (lists[0].has | lists[1].has | active_rd | active_wr) == 0; }
     std::int32_t return_slots = 0;  // free ones; kFar: no limit
+    std::int32_t queues = 0;        // its place in queues_
+    Op wanted = Op::read;           // by the mode of its queues
 
     Mask open = 0;
     Mask active_rd = 0;  // activated for a read that has not got its RD
@@ -174,6 +177,11 @@ class Controller final : public Channel {
   void settle_before(Queues& q, std::int32_t boundary);
   void settle_all();
   void change_mode(Queues& q);
+  void note_modes() {  // after a change of one
+    for (PseudoChannel& p : pcs_) {
+      p.wanted = queues_[static_cast<std::size_t>(p.queues)].write_mode != 0 ? Op::write : Op::read;
+    }
+  }
   [[nodiscard]] bool wanted_mode(const Queues& q) const;
   void complete(const Node& node, std::int64_t issue, std::int64_t done, RowResult result);
   void renumber_keys();
@@ -185,15 +193,13 @@ class Controller final : public Channel {
   [[nodiscard]] Mask refresh_blocked(const PseudoChannel& p) const;
   [[nodiscard]] bool refresh_wanted(const PseudoChannel& p) const;
   [[nodiscard]] std::int32_t last_act(const PseudoChannel& p) const;
-  [[nodiscard]] Mask hits(const PseudoChannel& p, Op op, Mask blocked) const;
-  [[nodiscard]] Mask acts(const PseudoChannel& p, Op op, Mask blocked) const;
-  [[nodiscard]] Mask pres(const PseudoChannel& p, Op op, Mask blocked) const;
-  [[nodiscard]] FirstReady first_column_of(const PseudoChannel& p, BankClass what, Command command, Mask banks) const;
-  void find_column(const PseudoChannel& p, int pc) const;
-  void find_row(const PseudoChannel& p, int pc) const;
-  void offer_column(const PseudoChannel& p, int pc, int bank) const;
-  void offer_row(const PseudoChannel& p, int pc, int bank) const;
-  void bank_changed(const PseudoChannel& p, int pc, int bank) const;
+  void find_column(const PseudoChannel& p) const;
+  void find_active(const PseudoChannel& p, Mask banks, BankClass what, Command command, Next& best) const;
+  void find_hit(const PseudoChannel& p, Mask banks, bool write, Next& best) const;
+  void find_row(const PseudoChannel& p) const;
+  void offer_column(const PseudoChannel& p, int bank) const;
+  void offer_row(const PseudoChannel& p, int bank) const;
+  void bank_asked(const PseudoChannel& p, int bank) const;
   void recheck(const PseudoChannel& p, Next& next) const;
   void recheck_others(Command c, int pc) const;
   void forget() const;
@@ -202,22 +208,25 @@ class Controller final : public Channel {
   [[nodiscard]] int first_to_close(const PseudoChannel& p, Mask target) const;
   bool issue_refresh(std::int32_t t);
   bool issue_idle_close(std::int32_t t);
-  void advance_quietly(int pc, std::int32_t t);
+  // Nothing but requests of one pseudo-channel, and their write mode is settled.
+  [[nodiscard]] bool quiet() const {
+    return (unsettled_ | (busy_ & (busy_ - 1))) == 0 && config_.page_policy == PagePolicy::open;
+  }
+  void advance_quietly(PseudoChannel& p, int pc, std::int32_t t);
+  std::int32_t run_quietly(std::int32_t limit, bool stops);
+  std::int64_t run_slowly(std::int64_t limit, bool stops);
   void column_slot(std::int32_t t);
   void row_slot(std::int32_t t);
   void one_slot(std::int32_t t);
   void push_refreshes(std::int32_t t);
 
-  void issue_column(int pc, std::int32_t t);
-  void issue_row(int pc, std::int32_t t);
-  void issue_act(int pc, int bank, Op op, std::int32_t t);
-  void issue_pre(int pc, int bank, std::int32_t t);
+  void issue_column(PseudoChannel& p, int pc, std::int32_t t);
+  void issue_row(PseudoChannel& p, int pc, std::int32_t t);
+  void issue_act(PseudoChannel& p, int pc, int bank, Op op, std::int32_t t);
+  void issue_pre(PseudoChannel& p, int pc, int bank, std::int32_t t);
   void issue_pre_all(int pc, std::int32_t t);
   void issue_ref(int pc, int bank, std::int32_t t);
-  void close_bank(PseudoChannel& p, int bank, std::int32_t t);
-  void apply(Command c, int pc, int bank, std::int32_t t) {
-    rules_.apply(c, bank, t, pcs_[static_cast<std::size_t>(pc)].e, bus_);
-  }
+  void close_bank(PseudoChannel& p, int pc, int bank, std::int32_t t);
   void record(Command c, int pc, int bank, std::int32_t row, std::int32_t column, std::int32_t t);
   void demote_active(PseudoChannel& p, Mask banks);
   void note_blocked(PseudoChannel& p, std::int32_t t) {
@@ -236,7 +245,7 @@ class Controller final : public Channel {
   }
   // 1 where some command goes by the clock's edge: the parity of a tick.
   [[nodiscard]] std::int32_t any_edge() const { return *std::max_element(edge_.begin(), edge_.end()); }
-  void precharge_for(int pc, int bank, Op op, std::int32_t t);
+  void precharge_for(PseudoChannel& p, int pc, int bank, Op op, std::int32_t t);
   // No refresh is owed or under way.
   [[nodiscard]] bool calm() const { return quiet_until_ != kLongAgo; }
   void note_refreshes();  // after a change of what is owed
@@ -339,19 +348,6 @@ inline std::int32_t Controller::last_act(const PseudoChannel& p) const {
   return refresh_ready(p) - rules_.act_to_refresh();
 }
 
-inline Controller::Mask Controller::hits(const PseudoChannel& p, Op op, Mask blocked) const {
-  const BankLists& l = p.lists[static_cast<std::size_t>(index(op))];
-  return l.hit & ~l.late & ~blocked;
-}
-
-inline Controller::Mask Controller::acts(const PseudoChannel& p, Op op, Mask blocked) const {
-  return p.lists[static_cast<std::size_t>(index(op))].has & ~p.open & ~blocked;
-}
-
-inline Controller::Mask Controller::pres(const PseudoChannel& p, Op op, Mask blocked) const {
-  return p.lists[static_cast<std::size_t>(index(op))].miss & ~(p.active_rd | p.active_wr) & ~blocked;
-}
-
 // A command has delayed others. What was to go next still is if it was not itself delayed.
 inline void Controller::recheck(const PseudoChannel& p, Next& next) const {
   static constexpr std::array kCommand = {Command::ACT, Command::PREpb, Command::RD, Command::WR};
@@ -360,9 +356,88 @@ inline void Controller::recheck(const PseudoChannel& p, Next& next) const {
   if (std::max(own, gate(p, kCommand[index(next.what)])) > next.tick) next.tick = kLongAgo;
 }
 
+// The other pseudo-channels share the command bus.
+inline void Controller::recheck_others(Command c, int pc) const {
+  if (!rules_.delays_the_bus(c)) return;
+  for (std::uint32_t pcs = busy_ & ~(1U << pc); pcs != 0; pcs &= pcs - 1) {
+    const PseudoChannel& p = pcs_[static_cast<std::size_t>(lowest(pcs))];
+    recheck(p, p.column);
+    recheck(p, p.row);
+  }
+}
+
+// A bank's requests or rows have changed: it may now be the one that goes next.
+inline void Controller::offer_column(const PseudoChannel& p, int bank) const {
+  Next& best = p.column;
+  if (best.tick < column_from_) return;
+  if (best.bank == bank) {
+    best.tick = kLongAgo;
+    return;
+  }
+  const auto b = static_cast<std::size_t>(bank);
+  const Mask one = bit(bank);
+  const bool write = p.wanted == Op::write;
+  const auto offer = [&](BankClass what, Command command, bool active, std::int32_t key, std::int32_t promotion) {
+    Next x;
+    x.tick = std::max({p.e.at(what, b), gate(p, command), column_from_}) |
+             edge_[static_cast<std::size_t>(index(Command::RD))];
+    if (x.tick > best.tick) return;
+    x.key = key;
+    x.promotion = promotion;
+    x.bank = static_cast<std::int16_t>(bank);
+    x.what = what;
+    x.active = active;
+    if (x.tick == best.tick && !x.before(best) && (best.before(x) || best.bank < x.bank)) return;
+    best = x;
+  };
+  if (p.return_slots != 0 && (p.active_rd & one) != 0) {
+    offer(BankClass::rd, Command::RD, true, p.active_rank[b], p.active_promotion[b]);
+  } else if ((p.active_wr & one) != 0) {
+    offer(BankClass::wr, Command::WR, true, p.active_rank[b], p.active_promotion[b]);
+  }
+  const BankLists& l = p.lists[write ? 1 : 0];
+  if ((l.hit & ~l.late & one) == 0) return;
+  if (write) {
+    offer(BankClass::wr, Command::WR, false, l.hit_key[b], 0);
+  } else if (p.return_slots != 0) {
+    offer(BankClass::rd, Command::RD, false, l.hit_key[b], 0);
+  }
+}
+
+inline void Controller::offer_row(const PseudoChannel& p, int bank) const {
+  Next& best = p.row;
+  if (best.tick < row_from_) return;
+  if (best.bank == bank) {
+    best.tick = kLongAgo;
+    return;
+  }
+  const auto b = static_cast<std::size_t>(bank);
+  const Mask one = bit(bank);
+  const BankLists& l = p.lists[static_cast<std::size_t>(index(p.wanted))];
+  const bool open = (p.open & one) != 0;
+  if (((open ? l.miss & ~(p.active_rd | p.active_wr) : l.has) & one) == 0) return;
+  const BankClass what = open ? BankClass::pre : BankClass::act;
+  const Command command = open ? Command::PREpb : Command::ACT;
+  const std::int32_t tick = align(std::max({p.e.at(what, b), gate(p, command), row_from_}), command);
+  if (tick > best.tick) return;
+  const std::int32_t key = l.head_key[b];
+  if (tick == best.tick && (key > best.key || (key == best.key && best.bank < bank))) return;
+  best.tick = tick;
+  best.key = key;
+  best.bank = static_cast<std::int16_t>(bank);
+  best.what = what;
+}
+
+// A request was added to the bank's list.
+inline void Controller::bank_asked(const PseudoChannel& p, int bank) const {
+  if ((p.open & bit(bank)) != 0) offer_column(p, bank);
+  offer_row(p, bank);
+}
+
 inline bool Controller::wanted_mode(const Queues& q) const {
   const int reads = q.count[0];
   const int writes = q.count[1];
+  if ((writes | q.write_mode) == 0 && reads != 0) return false;
   if (config_.slot_freed_at_act) {  // as ramulator2.1 has it: an empty read queue alone is enough
     if (q.write_mode == 0) return writes >= config_.write_high || reads == 0;
     return !(writes <= config_.write_low && reads != 0);
@@ -408,25 +483,12 @@ inline void Controller::free_node(std::uint16_t n) {
 }
 
 inline void Controller::complete(const Node& node, std::int64_t issue, std::int64_t done, RowResult result) {
-  Completion& c = completions.emplace_back();
-  c.tag = node.tag;
-  c.issue_tick = issue;
-  c.done_tick = done;
-  c.pc = node.pc;
-  c.op = node.op;
-  c.row_result = result;
-  c.message_class = node.message_class;
+  completions.push_back({node.tag, issue, done, node.pc, node.op, result, node.message_class, {}});
 }
 
 inline void Controller::record(Command c, int pc, int bank, std::int32_t row, std::int32_t column, std::int32_t t) {
-  IssuedCommand& i = recent_[static_cast<std::size_t>(recorded_) % kRecent];
-  i.tick = absolute(t);
-  i.row = row;
-  i.column = column;
-  i.command = c;
-  i.pc = static_cast<std::uint8_t>(pc);
-  i.bank = static_cast<std::int16_t>(bank);
-  ++recorded_;
+  IssuedCommand& i = recent_[static_cast<std::size_t>(recorded_++ & (kRecent - 1))];
+  i = {absolute(t), row, column, c, static_cast<std::uint8_t>(pc), static_cast<std::int16_t>(bank), {}};
   if (config_.log_commands) commands.push_back(i);
 }
 
@@ -497,6 +559,12 @@ inline void Controller::unlink(PseudoChannel& p, std::uint16_t n) {
   const std::size_t b = node.bank;
   if (l.hit_node[b] == n) {
     std::uint16_t h = node.next;
+    if (l.head[b] == n && h != kNil && nodes_[h].row == p.open_row[b]) {  // the next one of the same row
+      l.head[b] = l.hit_node[b] = h;
+      l.head_key[b] = l.hit_key[b] = nodes_[h].key;
+      nodes_[h].prev = kNil;
+      return;
+    }
     while (h != kNil && nodes_[h].row != p.open_row[b]) h = nodes_[h].next;
     l.hit_node[b] = h;
   }

@@ -257,6 +257,7 @@ void Controller::jump(std::int64_t left, std::span<const std::int32_t> form, con
     q.changed_at = in.next() + t;
     if (q.settled == 0) unsettled_ = 1;
   }
+  note_modes();
   const std::int32_t rank = in.next();
   tick_rank_at_ = rank == kFar ? kLongAgo : t;
   tick_rank_ = rank == kFar ? 0 : rank + next_key_;

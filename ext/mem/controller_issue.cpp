@@ -6,9 +6,8 @@
 
 namespace cosim::mem {
 
-void Controller::issue_column(int pc, std::int32_t t) {
-  PseudoChannel& p = pcs_[static_cast<std::size_t>(pc)];
-  Queues& q = queues_for(pc);
+void Controller::issue_column(PseudoChannel& p, int pc, std::int32_t t) {
+  Queues& q = queues_[static_cast<std::size_t>(p.queues)];
   const Next next = p.column;
   p.column.tick = kLongAgo;
   const auto b = static_cast<std::size_t>(next.bank);
@@ -41,7 +40,7 @@ void Controller::issue_column(int pc, std::int32_t t) {
   const Command command =
       kind == Op::read ? (auto_precharge ? Command::RDA : Command::RD) : (auto_precharge ? Command::WRA : Command::WR);
   record(command, pc, next.bank, node.row, node.column, t);
-  apply(command, pc, next.bank, t);
+  rules_.apply(command, next.bank, t, p.e, bus_);
   p.used_at[b] = t;
   stats.bytes += config_.access_bytes;
   if (kind == Op::read) {
@@ -58,18 +57,17 @@ void Controller::issue_column(int pc, std::int32_t t) {
   }
   free_node(n);
   if (auto_precharge) {
-    close_bank(p, next.bank, t);
+    close_bank(p, pc, next.bank, t);
   } else {
-    offer_row(p, pc, next.bank);
+    offer_row(p, next.bank);
   }
-  recheck(p, p.row);
+  if (rules_.delays_rows(command)) recheck(p, p.row);
   recheck_others(command, pc);
   note_blocked(p, t);
   note_idle(pc);
 }
 
-void Controller::issue_act(int pc, int bank, Op kind, std::int32_t t) {
-  PseudoChannel& p = pcs_[static_cast<std::size_t>(pc)];
+void Controller::issue_act(PseudoChannel& p, int pc, int bank, Op kind, std::int32_t t) {
   p.row.tick = kLongAgo;
   const auto b = static_cast<std::size_t>(bank);
   const auto op = static_cast<std::size_t>(index(kind));
@@ -82,7 +80,7 @@ void Controller::issue_act(int pc, int bank, Op kind, std::int32_t t) {
   }
   ++stats.act;
   record(Command::ACT, pc, bank, node.row, -1, t);
-  apply(Command::ACT, pc, bank, t);
+  rules_.apply(Command::ACT, bank, t, p.e, bus_);
   if (p.open == 0) p.any_open_since = t;
   p.open |= bit(bank);
   p.open_row[b] = node.row;
@@ -90,7 +88,12 @@ void Controller::issue_act(int pc, int bank, Op kind, std::int32_t t) {
   p.used_at[b] = t;
   BankLists& own = p.lists[op];
   own.head[b] = node.next;
-  (node.next == kNil ? own.tail[b] : nodes_[node.next].prev) = kNil;
+  if (node.next != kNil) {
+    nodes_[node.next].prev = kNil;
+  } else {
+    own.tail[b] = kNil;
+    own.has &= ~bit(bank);
+  }
   p.active_node[b] = n;
   p.active_rank[b] = node.rank;
   if (promotions_ == kRenumberAt) renumber_promotions();
@@ -104,19 +107,18 @@ void Controller::issue_act(int pc, int bank, Op kind, std::int32_t t) {
     l.hit_node[b] = h;
     view(p, listed, bank);
   }
-  offer_column(p, pc, bank);
-  recheck(p, p.column);
+  offer_column(p, bank);
+  if (rules_.delays_columns(Command::ACT)) recheck(p, p.column);
   recheck_others(Command::ACT, pc);
   if (config_.slot_freed_at_act) {
-    Queues& q = queues_for(pc);
+    Queues& q = queues_[static_cast<std::size_t>(p.queues)];
     --q.count[op];
     changed(q, t);
   }
 }
 
-void Controller::close_bank(PseudoChannel& p, int bank, std::int32_t t) {
+void Controller::close_bank(PseudoChannel& p, int pc, int bank, std::int32_t t) {
   const auto b = static_cast<std::size_t>(bank);
-  const int pc = static_cast<int>(&p - pcs_.data());
   bank_counter(pc, bank).busy_ticks += t - p.opened_at[b] + config_.precharge_ticks;
   p.open &= ~bit(bank);
   p.open_row[b] = -1;
@@ -127,39 +129,87 @@ void Controller::close_bank(PseudoChannel& p, int bank, std::int32_t t) {
     l.miss &= ~bit(bank);
     l.late &= ~bit(bank);
   }
-  bank_changed(p, pc, bank);
+  if (p.column.bank == bank) p.column.tick = kLongAgo;
+  offer_row(p, bank);
 }
 
-void Controller::issue_pre(int pc, int bank, std::int32_t t) {
-  PseudoChannel& p = pcs_[static_cast<std::size_t>(pc)];
+void Controller::issue_pre(PseudoChannel& p, int pc, int bank, std::int32_t t) {
   record(Command::PREpb, pc, bank, p.open_row[static_cast<std::size_t>(bank)], -1, t);
-  apply(Command::PREpb, pc, bank, t);
+  rules_.apply(Command::PREpb, bank, t, p.e, bus_);
   ++bank_counter(pc, bank).pre;
-  close_bank(p, bank, t);
-  recheck(p, p.column);
-  recheck(p, p.row);
+  close_bank(p, pc, bank, t);
+  if (rules_.delays_columns(Command::PREpb)) recheck(p, p.column);
+  if (rules_.delays_rows(Command::PREpb)) recheck(p, p.row);
   recheck_others(Command::PREpb, pc);
 }
 
 void Controller::issue_pre_all(int pc, std::int32_t t) {
   PseudoChannel& p = pcs_[static_cast<std::size_t>(pc)];
   record(Command::PREab, pc, -1, -1, -1, t);
-  apply(Command::PREab, pc, -1, t);
+  rules_.apply(Command::PREab, -1, t, p.e, bus_);
   ++counters_.precharges_all;
-  for (Mask m = p.open; m != 0; m &= m - 1) close_bank(p, lowest(m), t);
+  for (Mask m = p.open; m != 0; m &= m - 1) close_bank(p, pc, lowest(m), t);
   forget();
 }
 
 // Closes a row for the oldest request of the bank that wants another one.
-void Controller::precharge_for(int pc, int bank, Op op, std::int32_t t) {
-  const PseudoChannel& p = pcs_[static_cast<std::size_t>(pc)];
+void Controller::precharge_for(PseudoChannel& p, int pc, int bank, Op op, std::int32_t t) {
   p.row.tick = kLongAgo;
   Node& first = nodes_[p.lists[static_cast<std::size_t>(index(op))].head[static_cast<std::size_t>(bank)]];
   if (first.row_result == RowResult::none) {
     first.row_result = RowResult::conflict;
     ++bank_counter(pc, bank).row_conflicts;
   }
-  issue_pre(pc, bank, t);
+  issue_pre(p, pc, bank, t);
+}
+
+void Controller::issue_row(PseudoChannel& p, int pc, std::int32_t t) {
+  const int bank = p.row.bank;
+  if (p.row.what == BankClass::act) {
+    issue_act(p, pc, bank, p.wanted, t);
+  } else {
+    precharge_for(p, pc, bank, p.wanted, t);
+  }
+}
+
+void Controller::advance_quietly(PseudoChannel& p, int pc, std::int32_t t) {
+  if (p.column.tick < t) find_column(p);
+  if (config_.shared_command_bus) {
+    if (p.row.tick < t) find_row(p);
+    const bool row = p.row.tick == t;
+    if (p.column.tick == t && (p.column.active || !row || p.column.key < p.row.key)) {
+      issue_column(p, pc, t);
+    } else if (row) {
+      issue_row(p, pc, t);
+    }
+    return;
+  }
+  if (p.column.tick == t) {
+    issue_column(p, pc, t);
+    column_from_ = t + 1;
+    if (busy_ == 0) return;
+    settle_all();
+  }
+  if (p.row.tick < t) find_row(p);
+  if (p.row.tick == t) issue_row(p, pc, t);
+}
+
+// Event by event up to the limit or as long as it is quiet; the tick of an event behind which it stops, else kLongAgo.
+[[gnu::flatten]] std::int32_t Controller::run_quietly(std::int32_t limit, bool stops) {
+  const int pc = lowest(busy_);
+  PseudoChannel& p = pcs_[static_cast<std::size_t>(pc)];
+  const bool always = stops && config_.slot_freed_at_act;
+  do {
+    if (p.column.tick < column_from_) find_column(p);
+    if (p.row.tick < row_from_) find_row(p);
+    const std::int32_t t = std::min(p.column.tick, p.row.tick);
+    if (t > limit) break;
+    now_ = column_from_ = row_from_ = t;
+    advance_quietly(p, pc, t);
+    column_from_ = row_from_ = t + 1;
+    if (stops && (always || !completions.empty())) return t;
+  } while (busy_ != 0 && quiet());
+  return kLongAgo;
 }
 
 // Activated reads that cannot get a return slot give their row up; they are activated again later.

@@ -11,8 +11,8 @@ void Controller::issue_ref(int pc, int bank, std::int32_t t) {
   const Command c = bank < 0 ? Command::REFab : Command::REFpb;
   record(c, pc, bank, -1, -1, t);
   const Mask target = bank < 0 ? 0 : config_.refresh_set == 1 ? bit(bank) : refresh_target(p);
-  if (bank < 0) apply(c, pc, bank, t);
-  for (Mask m = target; m != 0; m &= m - 1) apply(c, pc, lowest(m), t);
+  if (bank < 0) rules_.apply(c, bank, t, p.e, bus_);
+  for (Mask m = target; m != 0; m &= m - 1) rules_.apply(c, lowest(m), t, p.e, bus_);
   ++refreshes_[static_cast<std::size_t>(pc)];
   if (bank < 0) {
     ++counters_.refreshes_all;
@@ -103,7 +103,7 @@ bool Controller::issue_refresh(std::int32_t t) {
       const auto b = static_cast<std::size_t>(head.bank);
       if ((p.open & bit(head.bank)) != 0) {
         if ((active & bit(head.bank)) != 0 || !due(Command::PREpb, p, p.e.at(BankClass::pre, b))) return false;
-        issue_pre(head.pc, head.bank, t);
+        issue_pre(p, head.pc, head.bank, t);
         return true;
       }
       if (!due(Command::REFpb, p, p.e.at(BankClass::ref, b))) return false;
@@ -132,7 +132,7 @@ bool Controller::issue_refresh(std::int32_t t) {
       } else {
         const int bank = first_to_close(p, target);
         if (!due(Command::PREpb, p, p.e.at(BankClass::pre, static_cast<std::size_t>(bank)))) continue;
-        issue_pre(pc, bank, t);
+        issue_pre(p, pc, bank, t);
       }
       return true;
     }

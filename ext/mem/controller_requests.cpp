@@ -8,7 +8,7 @@ namespace cosim::mem {
 
 void Controller::accept(const Request& request, std::int64_t tick) { take(request, tick, false); }
 
-bool Controller::try_accept(const Request& request, std::int64_t tick) {
+[[gnu::flatten]] bool Controller::try_accept(const Request& request, std::int64_t tick) {
   const bool full = !can_accept(request.op, request.pc);
   if (full && !config_.slot_freed_at_act) return false;
   return take(request, tick, full);
@@ -34,7 +34,7 @@ bool Controller::take(const Request& r, std::int64_t tick, bool only_without_slo
   const std::int32_t t = relative(tick);
   reach(t);
   PseudoChannel& p = pcs_[r.pc];
-  Queues& q = queues_for(r.pc);
+  Queues& q = queues_[static_cast<std::size_t>(p.queues)];
   const int bank = (r.stack_id * config_.bank_groups + r.bg) * config_.banks_per_group + r.bank;
   const bool buffered = ((p.lists[1].has | p.active_wr) & bit(bank)) != 0 &&
                         (r.op == Op::read || config_.coalesce_writes) && in_write_queue(p, r, bank);
@@ -105,7 +105,7 @@ bool Controller::take(const Request& r, std::int64_t tick, bool only_without_slo
     insert(p, n);
     forget();
   } else if (insert(p, n)) {
-    bank_changed(p, r.pc, bank);
+    bank_asked(p, bank);
   }
   note_blocked(p, t);
   return true;
@@ -129,6 +129,7 @@ void Controller::change_mode(Queues& q) {
   const bool by_age = write && q.count[0] != 0 && q.count[1] < config_.write_high;
   q.write_mode = write ? (by_age ? 2 : 1) : 0;
   q.served = 0;
+  note_modes();
 }
 
 void Controller::set_return_slots(int pc, int slots) {

@@ -10,169 +10,119 @@ void Controller::forget() const {
   for (const PseudoChannel& p : pcs_) p.column.tick = p.row.tick = kLongAgo;
 }
 
-// When the first of the banks is ready for its column command.
-inline FirstReady Controller::first_column_of(const PseudoChannel& p, BankClass what, Command command,
-                                              Mask banks) const {
+// Of activated requests the one that arrived first, then the one activated first.
+inline void Controller::find_active(const PseudoChannel& p, Mask banks, BankClass what, Command command,
+                                    Next& best) const {
   const std::int32_t from = std::max(column_from_, gate(p, command));
   const std::int32_t edge = edge_[static_cast<std::size_t>(index(Command::RD))];
-  if ((banks & (banks - 1)) != 0) return kernels_->first_ready(p.e.banks[index(what)].data(), banks, from, edge);
-  return {std::max(from, p.e.at(what, static_cast<std::size_t>(lowest(banks)))) | edge, banks};
-}
-
-// Among activated requests the one that arrived first, then the one activated first; else the oldest row hit.
-void Controller::find_column(const PseudoChannel& p, int pc) const {
-  const bool write = queues_for(pc).write_mode != 0;
-  const Mask hit = pending_.empty() ? hits(p, write ? Op::write : Op::read, refresh_blocked(p)) : 0;
-  const Mask rd = p.return_slots != 0 ? p.active_rd | (write ? 0 : hit) : 0;
-  const Mask wr = p.active_wr | (write ? hit : 0);
-  FirstReady read;
-  FirstReady written;
-  if (rd != 0) read = first_column_of(p, BankClass::rd, Command::RD, rd);
-  if (wr != 0) written = first_column_of(p, BankClass::wr, Command::WR, wr);
-  Next& best = p.column;
-  best.tick = std::min(read.tick, written.tick);
-  best.bank = -1;
-  if (read.tick > best.tick) read.banks = 0;
-  if (written.tick > best.tick) written.banks = 0;
-  const Mask active_rd = read.banks & p.active_rd;
-  if (const Mask active = active_rd | (written.banks & p.active_wr); active != 0) {
+  for (; banks != 0; banks &= banks - 1) {
+    const int bank = lowest(banks);
+    const auto b = static_cast<std::size_t>(bank);
+    const std::int32_t tick = std::max(from, p.e.at(what, b)) | edge;
+    if (tick > best.tick) continue;
+    const std::int32_t rank = p.active_rank[b];
+    const std::int32_t promotion = p.active_promotion[b];
+    if (tick == best.tick && (rank > best.key || (rank == best.key && promotion > best.promotion))) continue;
+    best.tick = tick;
+    best.key = rank;
+    best.promotion = promotion;
+    best.bank = static_cast<std::int16_t>(bank);
+    best.what = what;
     best.active = true;
-    int b = lowest(active);
-    for (Mask m = active & (active - 1); m != 0; m &= m - 1) {
-      const auto x = static_cast<std::size_t>(lowest(m));
-      const auto y = static_cast<std::size_t>(b);
-      if (p.active_rank[x] < p.active_rank[y] ||
-          (p.active_rank[x] == p.active_rank[y] && p.active_promotion[x] < p.active_promotion[y])) {
-        b = lowest(m);
-      }
-    }
-    best.bank = static_cast<std::int16_t>(b);
-    best.key = p.active_rank[static_cast<std::size_t>(b)];
-    best.promotion = p.active_promotion[static_cast<std::size_t>(b)];
-    best.what = (active_rd & bit(b)) != 0 ? BankClass::rd : BankClass::wr;
-    return;
   }
-  Mask ready = write ? written.banks : read.banks;
-  if (ready == 0) return;
-  const PerBank<std::int32_t>& key = p.lists[write ? 1 : 0].hit_key;
-  int b = lowest(ready);
-  for (ready &= ready - 1; ready != 0; ready &= ready - 1) {
-    if (key[static_cast<std::size_t>(lowest(ready))] < key[static_cast<std::size_t>(b)]) b = lowest(ready);
-  }
-  best.active = false;
-  best.bank = static_cast<std::int16_t>(b);
-  best.key = key[static_cast<std::size_t>(b)];
-  best.what = write ? BankClass::wr : BankClass::rd;
 }
 
-// The oldest request of its bank that needs its row opened or another one closed.
-void Controller::find_row(const PseudoChannel& p, int pc) const {
-  Next& best = p.row;
-  best.tick = kFar;
-  best.bank = -1;
-  if (!pending_.empty()) return;
-  const Op op = queues_for(pc).write_mode != 0 ? Op::write : Op::read;
-  const Mask blocked = refresh_blocked(p);
-  RowQuery q;
-  q.to_open = acts(p, op, blocked);
-  q.to_close = pres(p, op, blocked);
-  if ((q.to_open | q.to_close) == 0) return;
-  q.act = p.e.banks[index(BankClass::act)].data();
-  q.pre = p.e.banks[index(BankClass::pre)].data();
-  q.key = p.lists[static_cast<std::size_t>(index(op))].head_key.data();
-  q.act_from = std::max(row_from_, gate(p, Command::ACT));
-  q.pre_from = std::max(row_from_, gate(p, Command::PREpb));
-  q.act_edge = edge_[static_cast<std::size_t>(index(Command::ACT))];
-  q.pre_edge = edge_[static_cast<std::size_t>(index(Command::PREpb))];
-  if (!calm()) {  // no ACT that would delay a refresh
-    const std::int32_t last = last_act(p);
-    for (Mask m = q.to_open; m != 0; m &= m - 1) {
-      const std::int32_t own = q.act[lowest(m)];
-      if (align(std::max(own, q.act_from), Command::ACT) > last) q.to_open &= ~bit(lowest(m));
+// The oldest row hit, where it may go before what there is.
+inline void Controller::find_hit(const PseudoChannel& p, Mask banks, bool write, Next& best) const {
+  const BankClass what = write ? BankClass::wr : BankClass::rd;
+  const std::int32_t from = std::max(column_from_, gate(p, write ? Command::WR : Command::RD));
+  const std::int32_t edge = edge_[static_cast<std::size_t>(index(Command::RD))];
+  const std::int32_t* const earliest = p.e.banks[index(what)].data();
+  const std::int32_t* const key = p.lists[write ? 1 : 0].hit_key.data();
+  OldestReady found;
+  if (more_than_four(banks)) {
+    found = kernels_->oldest_column(earliest, key, banks, from, edge);
+  } else {
+    for (; banks != 0; banks &= banks - 1) {
+      const int b = lowest(banks);
+      const std::int32_t tick = std::max(from, earliest[b]) | edge;
+      if (tick > found.tick || (tick == found.tick && key[b] >= found.key)) continue;
+      found = {tick, key[b], b};
     }
   }
-  const OldestRow found = kernels_->oldest_row(q);
+  if (found.tick >= best.tick) return;
   best.tick = found.tick;
   best.key = found.key;
   best.bank = static_cast<std::int16_t>(found.bank);
-  if (found.bank >= 0) best.what = (q.to_open & bit(found.bank)) != 0 ? BankClass::act : BankClass::pre;
-}
-
-// A bank's requests or rows have changed: it may now be the one that goes next.
-void Controller::offer_column(const PseudoChannel& p, int pc, int bank) const {
-  Next& best = p.column;
-  if (best.tick < column_from_) return;
-  if (best.bank == bank) {
-    best.tick = kLongAgo;
-    return;
-  }
-  const auto b = static_cast<std::size_t>(bank);
-  const Mask one = bit(bank);
-  const bool write = queues_for(pc).write_mode != 0;
-  const auto offer = [&](BankClass what, Command command, bool active, std::int32_t key, std::int32_t promotion) {
-    Next x;
-    x.tick = std::max({p.e.at(what, b), gate(p, command), column_from_}) |
-             edge_[static_cast<std::size_t>(index(Command::RD))];
-    if (x.tick > best.tick) return;
-    x.key = key;
-    x.promotion = promotion;
-    x.bank = static_cast<std::int16_t>(bank);
-    x.what = what;
-    x.active = active;
-    if (x.tick == best.tick && !x.before(best) && (best.before(x) || best.bank < x.bank)) return;
-    best = x;
-  };
-  if (p.return_slots != 0 && (p.active_rd & one) != 0) {
-    offer(BankClass::rd, Command::RD, true, p.active_rank[b], p.active_promotion[b]);
-  } else if ((p.active_wr & one) != 0) {
-    offer(BankClass::wr, Command::WR, true, p.active_rank[b], p.active_promotion[b]);
-  }
-  const BankLists& l = p.lists[write ? 1 : 0];
-  if ((l.hit & ~l.late & one) == 0) return;
-  if (write) {
-    offer(BankClass::wr, Command::WR, false, l.hit_key[b], 0);
-  } else if (p.return_slots != 0) {
-    offer(BankClass::rd, Command::RD, false, l.hit_key[b], 0);
-  }
-}
-
-void Controller::offer_row(const PseudoChannel& p, int pc, int bank) const {
-  Next& best = p.row;
-  if (best.tick < row_from_) return;
-  if (best.bank == bank) {
-    best.tick = kLongAgo;
-    return;
-  }
-  const auto b = static_cast<std::size_t>(bank);
-  const Mask one = bit(bank);
-  const BankLists& l = p.lists[queues_for(pc).write_mode != 0 ? 1 : 0];
-  const bool open = (p.open & one) != 0;
-  if (((open ? l.miss & ~(p.active_rd | p.active_wr) : l.has) & one) == 0) return;
-  const BankClass what = open ? BankClass::pre : BankClass::act;
-  const Command command = open ? Command::PREpb : Command::ACT;
-  const std::int32_t tick = align(std::max({p.e.at(what, b), gate(p, command), row_from_}), command);
-  if (tick > best.tick) return;
-  const std::int32_t key = l.head_key[b];
-  if (tick == best.tick && (key > best.key || (key == best.key && best.bank < bank))) return;
-  best.tick = tick;
-  best.key = key;
-  best.bank = static_cast<std::int16_t>(bank);
   best.what = what;
+  best.active = false;
 }
 
-void Controller::bank_changed(const PseudoChannel& p, int pc, int bank) const {
-  offer_column(p, pc, bank);
-  offer_row(p, pc, bank);
+// Activated requests go before row hits.
+void Controller::find_column(const PseudoChannel& p) const {
+  const bool write = p.wanted == Op::write;
+  Next best;
+  best.tick = kFar;
+  if (p.active_rd != 0 && p.return_slots != 0) find_active(p, p.active_rd, BankClass::rd, Command::RD, best);
+  if (p.active_wr != 0) find_active(p, p.active_wr, BankClass::wr, Command::WR, best);
+  const BankLists& l = p.lists[write ? 1 : 0];
+  Mask hits = l.hit & ~l.late;
+  if (!calm()) hits = pending_.empty() ? hits & ~refresh_blocked(p) : 0;
+  if (hits != 0 && (write || p.return_slots != 0)) find_hit(p, hits, write, best);
+  p.column = best;
 }
 
-// The other pseudo-channels share the command bus.
-void Controller::recheck_others(Command c, int pc) const {
-  if (!rules_.delays_the_bus(c)) return;
-  for (std::uint32_t pcs = busy_ & ~(1U << pc); pcs != 0; pcs &= pcs - 1) {
-    const PseudoChannel& p = pcs_[static_cast<std::size_t>(lowest(pcs))];
-    recheck(p, p.column);
-    recheck(p, p.row);
+// The oldest request of its bank that needs its row opened or another one closed.
+void Controller::find_row(const PseudoChannel& p) const {
+  Next& best = p.row;
+  best.tick = kFar;
+  best.bank = -1;
+  const BankLists& l = p.lists[static_cast<std::size_t>(index(p.wanted))];
+  Mask to_open = l.has & ~p.open;
+  Mask to_close = l.miss & ~(p.active_rd | p.active_wr);
+  if (!calm()) {
+    if (!pending_.empty()) return;
+    const Mask blocked = refresh_blocked(p);
+    to_open &= ~blocked;
+    to_close &= ~blocked;
+    const std::int32_t last = last_act(p);  // no ACT that would delay a refresh
+    for (Mask m = to_open; m != 0; m &= m - 1) {
+      const std::int32_t own = p.e.at(BankClass::act, static_cast<std::size_t>(lowest(m)));
+      if (align(std::max({own, row_from_, gate(p, Command::ACT)}), Command::ACT) > last) to_open &= ~bit(lowest(m));
+    }
   }
+  const Mask banks = to_open | to_close;
+  if (banks == 0) return;
+  const std::int32_t act_from = std::max(row_from_, gate(p, Command::ACT));
+  const std::int32_t pre_from = std::max(row_from_, gate(p, Command::PREpb));
+  OldestReady found;
+  if (more_than_four(banks)) {
+    RowQuery q;
+    q.act = p.e.banks[index(BankClass::act)].data();
+    q.pre = p.e.banks[index(BankClass::pre)].data();
+    q.key = l.head_key.data();
+    q.to_open = to_open;
+    q.to_close = to_close;
+    q.act_from = act_from;
+    q.pre_from = pre_from;
+    q.act_edge = edge_[static_cast<std::size_t>(index(Command::ACT))];
+    q.pre_edge = edge_[static_cast<std::size_t>(index(Command::PREpb))];
+    found = kernels_->oldest_row(q);
+  } else {
+    for (Mask m = banks; m != 0; m &= m - 1) {
+      const int bank = lowest(m);
+      const auto b = static_cast<std::size_t>(bank);
+      const std::int32_t tick = (to_open & bit(bank)) != 0
+                                    ? align(std::max(act_from, p.e.at(BankClass::act, b)), Command::ACT)
+                                    : align(std::max(pre_from, p.e.at(BankClass::pre, b)), Command::PREpb);
+      if (tick > found.tick || (tick == found.tick && l.head_key[b] >= found.key)) continue;
+      found = {tick, l.head_key[b], bank};
+    }
+  }
+  best.tick = found.tick;
+  best.key = found.key;
+  best.bank = static_cast<std::int16_t>(found.bank);
+  best.what = (to_open & bit(found.bank)) != 0 ? BankClass::act : BankClass::pre;
 }
 
 // The pseudo-channel whose column command goes in the column slot of tick t, -1 when none does.
@@ -181,7 +131,7 @@ int Controller::first_column(std::int32_t t) const {
   for (std::uint32_t pcs = busy_; pcs != 0; pcs &= pcs - 1) {
     const int pc = lowest(pcs);
     const PseudoChannel& p = pcs_[static_cast<std::size_t>(pc)];
-    if (p.column.tick < t) find_column(p, pc);
+    if (p.column.tick < t) find_column(p);
     if (p.column.tick == t && (best < 0 || p.column.before(pcs_[static_cast<std::size_t>(best)].column))) best = pc;
   }
   return best;
@@ -192,7 +142,7 @@ int Controller::first_row(std::int32_t t) const {
   for (std::uint32_t pcs = busy_; pcs != 0; pcs &= pcs - 1) {
     const int pc = lowest(pcs);
     const PseudoChannel& p = pcs_[static_cast<std::size_t>(pc)];
-    if (p.row.tick < t) find_row(p, pc);
+    if (p.row.tick < t) find_row(p);
     if (p.row.tick == t && (best < 0 || p.row.key < pcs_[static_cast<std::size_t>(best)].row.key)) best = pc;
   }
   return best;
@@ -208,22 +158,11 @@ bool Controller::issue_idle_close(std::int32_t t) {
     for (Mask m = idle; m != 0; m &= m - 1) {
       const auto b = static_cast<std::size_t>(lowest(m));
       if (p.e.at(BankClass::pre, b) > t || p.used_at[b] + config_.page_timeout > t) continue;
-      issue_pre(static_cast<int>(pc), static_cast<int>(b), t);
+      issue_pre(pcs_[pc], static_cast<int>(pc), static_cast<int>(b), t);
       return true;
     }
   }
   return false;
-}
-
-void Controller::issue_row(int pc, std::int32_t t) {
-  const PseudoChannel& p = pcs_[static_cast<std::size_t>(pc)];
-  const int bank = p.row.bank;
-  const Op op = queues_for(pc).write_mode != 0 ? Op::write : Op::read;
-  if (p.row.what == BankClass::act) {
-    issue_act(pc, bank, op, t);
-  } else {
-    precharge_for(pc, bank, op, t);
-  }
 }
 
 void Controller::column_slot(std::int32_t t) {
@@ -233,14 +172,14 @@ void Controller::column_slot(std::int32_t t) {
     settle_all();
     pc = first_column(t);
   }
-  if (pc >= 0) issue_column(pc, t);
+  if (pc >= 0) issue_column(pcs_[static_cast<std::size_t>(pc)], pc, t);
 }
 
 void Controller::row_slot(std::int32_t t) {
   if (config_.refresh != Refresh::none && (issue_refresh(t) || !pending_.empty())) return;
   settle_all();
   if (const int pc = first_row(t); pc >= 0) {
-    issue_row(pc, t);
+    issue_row(pcs_[static_cast<std::size_t>(pc)], pc, t);
     return;
   }
   if (config_.page_policy != PagePolicy::open) issue_idle_close(t);
@@ -250,7 +189,7 @@ void Controller::row_slot(std::int32_t t) {
 void Controller::one_slot(std::int32_t t) {
   int column = first_column(t);
   if (column >= 0 && pcs_[static_cast<std::size_t>(column)].column.active) {
-    issue_column(column, t);
+    issue_column(pcs_[static_cast<std::size_t>(column)], column, t);
     return;
   }
   if (config_.refresh != Refresh::none && (issue_refresh(t) || !pending_.empty())) return;
@@ -261,9 +200,9 @@ void Controller::one_slot(std::int32_t t) {
     return pcs_[static_cast<std::size_t>(column)].column.key < pcs_[static_cast<std::size_t>(row)].row.key;
   };
   if (column >= 0 && (row < 0 || older())) {
-    issue_column(column, t);
+    issue_column(pcs_[static_cast<std::size_t>(column)], column, t);
   } else if (row >= 0) {
-    issue_row(row, t);
+    issue_row(pcs_[static_cast<std::size_t>(row)], row, t);
   } else if (config_.page_policy != PagePolicy::open) {
     issue_idle_close(t);
   }
@@ -327,8 +266,8 @@ std::int32_t Controller::next_tick(bool progress_only) const {
   for (std::uint32_t pcs = busy_; pcs != 0; pcs &= pcs - 1) {
     const int pc = lowest(pcs);
     const PseudoChannel& p = pcs_[static_cast<std::size_t>(pc)];
-    if (p.column.tick < column_from_) find_column(p, pc);
-    if (p.row.tick < row_from_) find_row(p, pc);
+    if (p.column.tick < column_from_) find_column(p);
+    if (p.row.tick < row_from_) find_row(p);
     least = std::min({least, p.column.tick, p.row.tick});
   }
   if (unsettled_ != 0 && busy_ != 0 && pending_.empty()) least = std::min(least, now_ + 1);

@@ -109,6 +109,7 @@ void Controller::visit(sim::Visitor& v) {
     v.value(Kind::state, p.column);
     v.value(Kind::state, p.row);
     v.value(Kind::state, p.return_slots);
+    v.value(Kind::state, p.wanted);
     v.value(Kind::state, p.open);
     v.value(Kind::state, p.active_rd);
     v.value(Kind::state, p.active_wr);

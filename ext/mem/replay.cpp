@@ -66,29 +66,34 @@ void Replay::fetch(Stream& s) {
   if (map_ && s.have && (s.spans.empty() || s.row != row)) s.spans.push_back({s.ordinal, s.row});
 }
 
+void Replay::name(const Stream& s, Cursor& c) {
+  ++c.ordinal;
+  c.next.tag = static_cast<std::uint64_t>(c.ordinal) << 1 | static_cast<std::uint64_t>(s.pc > 0);
+  c.have = true;
+}
+
 // Finds the burst behind the one at the cursor.
 void Replay::fetch(const Stream& s, Cursor& c) const {
   c.have = false;
-  const auto name = [&] {
-    ++c.ordinal;
-    c.next.tag = static_cast<std::uint64_t>(c.ordinal) << 1 | static_cast<std::uint64_t>(s.pc > 0);
-    c.have = true;
-  };
-  if (!map_) {
-    if (c.at == s.rows.size()) return;
-    const std::size_t i = s.rows[c.at++];
-    c.next.op = static_cast<Op>(table_.op[i]);
-    c.next.pc = table_.pseudo_channel[i];
-    c.next.stack_id = table_.stack_id[i];
-    c.next.bg = table_.bank_group[i];
-    c.next.bank = table_.bank[i];
-    c.next.row = table_.row[i];
-    c.next.column = table_.column[i];
-    c.row = static_cast<std::uint32_t>(i);
-    c.arrive = table_.arrive_tick[i];
-    name();
+  if (map_) {
+    fetch_address(s, c);
     return;
   }
+  if (c.at == s.rows.size()) return;
+  const std::size_t i = s.rows[c.at++];
+  c.next.op = static_cast<Op>(table_.op[i]);
+  c.next.pc = table_.pseudo_channel[i];
+  c.next.stack_id = table_.stack_id[i];
+  c.next.bg = table_.bank_group[i];
+  c.next.bank = table_.bank[i];
+  c.next.row = table_.row[i];
+  c.next.column = table_.column[i];
+  c.row = static_cast<std::uint32_t>(i);
+  c.arrive = table_.arrive_tick[i];
+  name(s, c);
+}
+
+[[gnu::noinline]] void Replay::fetch_address(const Stream& s, Cursor& c) const {
   const auto burst = static_cast<std::uint64_t>(map_->access_bytes());
   while (true) {
     if (!c.in_row) {
@@ -118,15 +123,15 @@ void Replay::fetch(const Stream& s, Cursor& c) const {
     c.found = found;
     c.row = static_cast<std::uint32_t>(c.at);
     c.arrive = table_.arrive_tick[c.at];
-    name();
+    name(s, c);
     return;
   }
 }
 
-void Replay::offer(std::int64_t boundary) {
+[[gnu::flatten]] void Replay::offer(std::int64_t boundary) {
   Channel& controller = *controllers_[static_cast<std::size_t>(now_channel_)];
   arrival_ = kNeverTick;
-  left_ = false;
+  left_ = blocked_ = false;
   for (Stream& s : streams_) {
     // what has been refused stays refused until its queue has room
     if (s.blocked && controller.can_accept(s.next.op, s.next.pc)) s.blocked = false;
@@ -143,7 +148,11 @@ void Replay::offer(std::int64_t boundary) {
     }
     if (!s.have) continue;
     left_ = true;
-    if (!s.blocked) arrival_ = std::min(arrival_, s.arrive);
+    if (s.blocked) {
+      blocked_ = true;
+    } else {
+      arrival_ = std::min(arrival_, s.arrive);
+    }
   }
   collect();
 }
@@ -220,14 +229,11 @@ bool Replay::run(std::int64_t events) {
       events -= kEventsOfRepeating;
       continue;
     }
-    const std::int64_t next = controller.next_event();
-    if (next == kNeverTick && arrival_ == kNeverTick) {
-      throw std::logic_error("memory channel " + std::to_string(now_channel_) + " stands still:\n" +
-                             controller.describe_wait());
-    }
-    if (next <= arrival_) {
-      controller.advance(next);
-      --events;
+    // where no request is held back a completion changes nothing but the results
+    const bool stops = blocked_ || skipping_ || arrival_ == kNeverTick || config_.slot_freed_at_act;
+    const std::int64_t next = controller.advance_through(arrival_, stops);
+    --events;
+    if (next != kNeverTick) {
       // a queue gets room when a request leaves it: with a completion, or at its ACT
       if (!controller.completions.empty() || next == arrival_ || config_.slot_freed_at_act) {
         offer(next);
@@ -235,9 +241,13 @@ bool Replay::run(std::int64_t events) {
       } else if (!controller.commands.empty()) {
         collect();
       }
+    } else if (arrival_ != kNeverTick) {
+      const std::int64_t tick = arrival_;
+      offer(tick);
+      if (skipping_) at_boundary(tick);
     } else {
-      offer(arrival_);
-      --events;
+      throw std::logic_error("memory channel " + std::to_string(now_channel_) + " stands still:\n" +
+                             controller.describe_wait());
     }
   }
   return false;

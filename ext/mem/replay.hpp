@@ -110,6 +110,8 @@ class Replay {
 
   void start_channel();
   void fetch(const Stream& s, Cursor& c) const;
+  void fetch_address(const Stream& s, Cursor& c) const;
+  static void name(const Stream& s, Cursor& c);
   void fetch(Stream& s);
   void offer(std::int64_t boundary);
   void collect();
@@ -155,6 +157,7 @@ class Replay {
   int now_channel_ = -1;
   std::int64_t arrival_ = kNeverTick;  // of the next burst that is not held back by a full queue
   bool left_ = false;                  // bursts to be offered
+  bool blocked_ = false;               // and some held back by a full queue
   bool closing_ = false;
   std::int64_t last_done_ = 0;
   std::int64_t finished_ = 0;

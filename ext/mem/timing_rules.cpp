@@ -49,7 +49,7 @@ void TimingRules::Delays::erase(BankClass to) {
 }
 
 TimingRules::TimingRules(const ChannelConfig& config)
-    : avx2_(has_avx2() && config.banks_per_group % 4 == 0),
+    : avx2_(has_avx2()),
       banks_(config.banks()),
       group_(config.banks_per_group),
       stack_(config.banks_per_group * config.bank_groups) {
@@ -60,6 +60,7 @@ TimingRules::TimingRules(const ChannelConfig& config)
   for (int b = 0; b < banks_; ++b) {
     first_of_group_[static_cast<std::size_t>(b)] = static_cast<std::uint8_t>(b / group_ * group_);
     first_of_stack_[static_cast<std::size_t>(b)] = static_cast<std::uint8_t>(b / stack_ * stack_);
+    stack_of_[static_cast<std::size_t>(b)] = static_cast<std::uint8_t>(b / stack_);
   }
   for (const Rule& r : config.rules) {
     if (r.window != 1) {
@@ -68,6 +69,7 @@ TimingRules::TimingRules(const ChannelConfig& config)
       continue;
     }
     if (r.value == 0) continue;
+    if (config.refresh == Refresh::none && class_of(waits_like(r.to)) == BankClass::ref) continue;
     Effects& d = effects_[static_cast<std::size_t>(index(r.from))];
     const Command to = waits_like(r.to);
     const std::size_t gate = gate_index(to);
@@ -96,6 +98,7 @@ TimingRules::TimingRules(const ChannelConfig& config)
   act_to_refresh_ =
       std::max(0, effects_[static_cast<std::size_t>(index(Command::ACT))].own[gate_index(Command::REFpb)]);
   prune();
+  for (Effects& d : effects_) compile(d);
 }
 
 // A rule that a rule of a wider scope always implies costs time and changes nothing. Refresh is left alone: its
@@ -112,37 +115,70 @@ void TimingRules::prune() {
       if (d.stack_id.of(c) <= own) d.stack_id.erase(c);
       if (d.other_stack_id.of(c) <= own) d.other_stack_id.erase(c);
     }
-    d.any_stack = d.stack_id.count + d.other_stack_id.count > 0;
   }
 }
 
-// The ring holds the last act_window_ ACTs; the oldest bounds the next but window - 1.
-inline void TimingRules::note_act(std::int32_t t, EarliestTicks& e) const {
-  e.act_ring[static_cast<std::size_t>(e.act_ring_at)] = t;
-  e.act_ring_at = e.act_ring_at + 1 == act_window_ ? 0 : e.act_ring_at + 1;
-  std::int32_t& next_act = e.own[gate_index(Command::ACT)];
-  next_act = std::max(next_act, e.act_ring[static_cast<std::size_t>(e.act_ring_at)] + act_window_ticks_);
+// From rules by scope to what is added to a block of banks.
+void TimingRules::compile(Effects& d) const {
+  const bool small_groups = static_cast<int>(kBlock) % group_ == 0;
+  d.any_far = d.stack_id.count + d.other_stack_id.count > 0 || (!small_groups && d.bank_group.count > 0);
+  for (std::size_t c = 0; c < kBankClasses; ++c) {
+    const auto to = static_cast<BankClass>(c);
+    const std::int32_t bank = d.bank.of(to);
+    const std::int32_t group = small_groups ? d.bank_group.of(to) : kLongAgo;
+    if (bank == kLongAgo && group == kLongAgo) continue;
+    d.near_at[d.near_count] = static_cast<std::uint32_t>(c * kMaxBanks);
+    for (std::size_t place = 0; place < kBlock; ++place) {
+      Block& block = d.near[place][d.near_count];
+      block.fill(kLongAgo);
+      const std::size_t first = place - place % static_cast<std::size_t>(group_);
+      for (int i = 0; small_groups && i < group_; ++i) block[first + static_cast<std::size_t>(i)] = group;
+      block[place] = std::max(block[place], bank);
+    }
+    ++d.near_count;
+  }
+  d.any_wide = d.any_far && (stack_ % static_cast<int>(kBlock) != 0 || (!small_groups && d.bank_group.count > 0));
+  for (int b = 0; d.any_far && !d.any_wide && b < banks_; b += static_cast<int>(kBlock)) {
+    for (int from = 0; from < banks_; from += stack_) {
+      const bool same = b / stack_ == from / stack_;
+      for (const Delay& x : same ? d.stack_id : d.other_stack_id) {
+        const auto at = static_cast<std::uint32_t>(index(x.to) * kMaxBanks) + static_cast<std::uint32_t>(b);
+        d.far[static_cast<std::size_t>(from / stack_)].push_back({at, x.value});
+      }
+    }
+  }
+  const auto wide = [&](Command to) {
+    const BankClass c = class_of(to);
+    const std::size_t gate = gate_index(to);
+    return std::max({d.own[gate], d.bus[gate], d.bank_group.of(c), d.stack_id.of(c), d.other_stack_id.of(c)}) !=
+           kLongAgo;
+  };
+  d.any_row = wide(Command::ACT) || wide(Command::PREpb);
+  d.any_column = wide(Command::RD) || wide(Command::WR);
 }
 
-void TimingRules::apply_portable(Command c, int bank, std::int32_t t, EarliestTicks& e, Gates& bus) const {
-  const Effects& d = effects_[static_cast<std::size_t>(index(c))];
+void TimingRules::delay_portable(const Effects& d, int bank, std::int32_t t, EarliestTicks& e, Gates& bus) const {
   raise_by(e.own.data(), d.own.data(), kGates, t);
   if (d.any_bus) raise_by(bus.data(), d.bus.data(), kGates, t);
-  if (c == Command::ACT && act_window_ != 0) note_act(t, e);
   if (bank < 0) return;
-  const auto b = static_cast<std::size_t>(bank);
-  for (const Delay& x : d.bank) {
-    std::int32_t& at = e.at(x.to, b);
-    at = std::max(at, t + x.value);
+  const std::size_t place = static_cast<std::size_t>(bank) % kBlock;
+  const std::size_t block = static_cast<std::size_t>(bank) - place;
+  std::int32_t* const near = e.banks[0].data() + block;
+  for (std::size_t k = 0; k < d.near_count; ++k) raise_by(near + d.near_at[k], d.near[place][k].data(), kBlock, t);
+  if (d.any_far) delay_far(d, static_cast<std::size_t>(bank), t, e);
+}
+
+// Rules of stack ids and of bank groups larger than a block.
+void TimingRules::delay_far(const Effects& d, std::size_t bank, std::int32_t t, EarliestTicks& e) const {
+  if (static_cast<int>(kBlock) % group_ != 0) {
+    for (const Delay& x : d.bank_group) raise_all(&e.at(x.to, first_of_group_[bank]), group_, t + x.value);
   }
-  const std::size_t group = first_of_group_[b];
-  for (const Delay& x : d.bank_group) raise_all(&e.at(x.to, group), group_, t + x.value);
-  if (!d.any_stack) return;
-  const int stack = first_of_stack_[b];
+  const int stack = first_of_stack_[bank];
   for (const Delay& x : d.stack_id) raise_all(&e.at(x.to, static_cast<std::size_t>(stack)), stack_, t + x.value);
   for (const Delay& x : d.other_stack_id) {
-    raise_all(&e.at(x.to, 0), stack, t + x.value);
-    raise_all(&e.at(x.to, 0) + stack + stack_, banks_ - stack - stack_, t + x.value);
+    std::int32_t* const first = &e.at(x.to, 0);
+    raise_all(first, stack, t + x.value);
+    raise_all(first + stack + stack_, banks_ - stack - stack_, t + x.value);
   }
 }
 
@@ -150,51 +186,43 @@ void TimingRules::apply_portable(Command c, int bank, std::int32_t t, EarliestTi
 
 namespace {
 
-COSIM_TARGET inline void raise_gates(Gates& at, const Gates& delay, __m256i now) {
-  auto* const p = reinterpret_cast<__m256i*>(at.data());
-  const __m256i after = _mm256_add_epi32(now, *reinterpret_cast<const __m256i*>(delay.data()));
+COSIM_TARGET inline void raise_block(std::int32_t* at, const std::int32_t* delay, __m256i now) {
+  auto* const p = reinterpret_cast<__m256i*>(at);
+  const __m256i after = _mm256_add_epi32(now, *reinterpret_cast<const __m256i*>(delay));
   *p = _mm256_max_epi32(*p, after);
-}
-
-// at[i] = max(at[i], value); `count` is a multiple of four.
-COSIM_TARGET inline void raise_banks(std::int32_t* at, int count, std::int32_t value) {
-  const __m128i v = _mm_set1_epi32(value);
-  for (std::int32_t* const end = at + count; at != end; at += 4) {
-    auto* const p = reinterpret_cast<__m128i*>(at);
-    _mm_store_si128(p, _mm_max_epi32(_mm_load_si128(p), v));
-  }
 }
 
 }  // namespace
 
-COSIM_TARGET void TimingRules::apply_avx2(Command c, int bank, std::int32_t t, EarliestTicks& e, Gates& bus) const {
-  const Effects& d = effects_[static_cast<std::size_t>(index(c))];
+COSIM_TARGET void TimingRules::delay_avx2(const Effects& d, int bank, std::int32_t t, EarliestTicks& e,
+                                          Gates& bus) const {
   const __m256i now = _mm256_set1_epi32(t);
-  raise_gates(e.own, d.own, now);
-  if (d.any_bus) raise_gates(bus, d.bus, now);
-  if (c == Command::ACT && act_window_ != 0) note_act(t, e);
+  raise_block(e.own.data(), d.own.data(), now);
+  if (d.any_bus) raise_block(bus.data(), d.bus.data(), now);
   if (bank < 0) return;
-  const auto b = static_cast<std::size_t>(bank);
-  for (const Delay& x : d.bank) {
-    std::int32_t& at = e.at(x.to, b);
-    at = std::max(at, t + x.value);
+  const std::size_t place = static_cast<std::size_t>(bank) % kBlock;
+  const std::size_t block = static_cast<std::size_t>(bank) - place;
+  std::int32_t* const near = e.banks[0].data() + block;
+  const Block* delay = d.near[place].data();
+  const std::uint32_t* at = d.near_at.data();
+  for (const std::uint32_t* const end = at + d.near_count; at != end; ++at, ++delay) {
+    raise_block(near + *at, delay->data(), now);
   }
-  const std::size_t group = first_of_group_[b];
-  for (const Delay& x : d.bank_group) raise_banks(&e.at(x.to, group), group_, t + x.value);
-  if (!d.any_stack) return;
-  const int stack = first_of_stack_[b];
-  for (const Delay& x : d.stack_id) raise_banks(&e.at(x.to, static_cast<std::size_t>(stack)), stack_, t + x.value);
-  for (const Delay& x : d.other_stack_id) {
-    std::int32_t* const first = &e.at(x.to, 0);
-    raise_banks(first, stack, t + x.value);
-    raise_banks(first + stack + stack_, banks_ - stack - stack_, t + x.value);
+  if (!d.any_far) return;
+  if (d.any_wide) {
+    delay_far(d, static_cast<std::size_t>(bank), t, e);
+    return;
+  }
+  for (const BlockDelay& x : d.far[stack_of_[static_cast<std::size_t>(bank)]]) {
+    auto* const p = reinterpret_cast<__m256i*>(e.banks[0].data() + x.at);
+    *p = _mm256_max_epi32(*p, _mm256_set1_epi32(t + x.value));
   }
 }
 
 #else
 
-void TimingRules::apply_avx2(Command c, int bank, std::int32_t t, EarliestTicks& e, Gates& bus) const {
-  apply_portable(c, bank, t, e, bus);
+void TimingRules::delay_avx2(const Effects& d, int bank, std::int32_t t, EarliestTicks& e, Gates& bus) const {
+  delay_portable(d, bank, t, e, bus);
 }
 
 #endif

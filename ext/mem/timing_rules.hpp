@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <limits>
+#include <vector>
 
 #include "mem/bank_scan.hpp"
 #include "mem/channel_config.hpp"
@@ -56,13 +57,18 @@ class TimingRules {
 
   // Books what command `c` at tick `t` delays; bank -1: all banks.
   void apply(Command c, int bank, std::int32_t t, EarliestTicks& e, Gates& bus) const {
-    avx2_ ? apply_avx2(c, bank, t, e, bus) : apply_portable(c, bank, t, e, bus);
+    const Effects& d = effects_[static_cast<std::size_t>(index(c))];
+    avx2_ ? delay_avx2(d, bank, t, e, bus) : delay_portable(d, bank, t, e, bus);
+    if (c == Command::ACT && act_window_ != 0) note_act(t, e);
   }
   // For tests: without the vectors of this machine.
   void use_portable() { avx2_ = false; }
 
   // Whether the command delays commands of the other pseudo-channels.
   [[nodiscard]] bool delays_the_bus(Command c) const { return effects_[static_cast<std::size_t>(index(c))].any_bus; }
+  // Whether it delays a command that its pseudo-channel has for another bank: ACT or PRE, RD or WR.
+  [[nodiscard]] bool delays_rows(Command c) const { return effects_[static_cast<std::size_t>(index(c))].any_row; }
+  [[nodiscard]] bool delays_columns(Command c) const { return effects_[static_cast<std::size_t>(index(c))].any_column; }
   [[nodiscard]] std::int32_t act_window() const { return act_window_; }  // ACTs; 0: no window
   [[nodiscard]] std::int32_t act_window_ticks() const { return act_window_ticks_; }
   // Distance of a per-bank refresh from an ACT of any bank of its pseudo-channel.
@@ -71,6 +77,10 @@ class TimingRules {
  private:
   struct Delay {
     BankClass to = BankClass::act;
+    std::int32_t value = 0;
+  };
+  struct BlockDelay {      // of a whole block
+    std::uint32_t at = 0;  // of its ticks in EarliestTicks::banks
     std::int32_t value = 0;
   };
   // At most one per class: several rules of one pair and scope act as the longest.
@@ -83,19 +93,31 @@ class TimingRules {
     void add(BankClass to, std::int32_t value);
     void erase(BankClass to);
   };
+  static constexpr std::size_t kBlock = 8;  // banks looked at together
+  using Block = std::array<std::int32_t, kBlock>;
   struct Effects {  // of one command; kLongAgo where it delays nothing
     alignas(32) Gates own{};
     alignas(32) Gates bus{};
+    // in the block of its bank, by the place of the bank there: bank rules, and bank-group rules of small groups
+    alignas(32) std::array<std::array<Block, kBankClasses>, kBlock> near{};
+    std::array<std::uint32_t, kBankClasses> near_at{};  // of the class's ticks in EarliestTicks::banks
+    std::uint32_t near_count = 0;
     bool any_bus = false;
-    bool any_stack = false;
+    bool any_far = false;   // rules of stack ids and of larger groups
+    bool any_wide = false;  // of larger groups, or of stack ids that are no whole blocks; else as `far` has them
+    std::array<std::vector<BlockDelay>, kMaxBanks / kBlock> far;  // by the stack id of its bank
+    bool any_row = false;
+    bool any_column = false;
     Delays bank;
     Delays bank_group;
     Delays stack_id;
     Delays other_stack_id;
   };
   void prune();
-  void apply_portable(Command c, int bank, std::int32_t t, EarliestTicks& e, Gates& bus) const;
-  void apply_avx2(Command c, int bank, std::int32_t t, EarliestTicks& e, Gates& bus) const;
+  void compile(Effects& d) const;
+  void delay_portable(const Effects& d, int bank, std::int32_t t, EarliestTicks& e, Gates& bus) const;
+  void delay_avx2(const Effects& d, int bank, std::int32_t t, EarliestTicks& e, Gates& bus) const;
+  void delay_far(const Effects& d, std::size_t bank, std::int32_t t, EarliestTicks& e) const;
   void note_act(std::int32_t t, EarliestTicks& e) const;
 
   std::array<Effects, kCommands> effects_;
@@ -108,6 +130,15 @@ class TimingRules {
   int stack_;                               // banks
   PerBank<std::uint8_t> first_of_group_{};  // by bank
   PerBank<std::uint8_t> first_of_stack_{};
+  PerBank<std::uint8_t> stack_of_{};
 };
+
+// The ring holds the last act_window_ ACTs; the oldest bounds the next but window - 1.
+inline void TimingRules::note_act(std::int32_t t, EarliestTicks& e) const {
+  e.act_ring[static_cast<std::size_t>(e.act_ring_at)] = t;
+  e.act_ring_at = e.act_ring_at + 1 == act_window_ ? 0 : e.act_ring_at + 1;
+  std::int32_t& next_act = e.own[gate_index(Command::ACT)];
+  next_act = std::max(next_act, e.act_ring[static_cast<std::size_t>(e.act_ring_at)] + act_window_ticks_);
+}
 
 }  // namespace cosim::mem
