@@ -29,15 +29,16 @@ TEST_CASE("the vectors of this machine answer as the portable ones") {
     q.act_from = static_cast<std::int32_t>(draw() % 6) - 3;
     q.pre_from = static_cast<std::int32_t>(draw() % 6) - 3;
     q.act_edge = round % 5 == 0 ? 1 : 0;
-    const OldestRow one = portable_kernels().oldest_row(q);
-    const OldestRow two = bank_kernels().oldest_row(q);
+    const OldestReady one = portable_kernels().oldest_row(q);
+    const OldestReady two = bank_kernels().oldest_row(q);
     CHECK(one.tick == two.tick);
     CHECK(one.bank == two.bank);
     if (one.bank >= 0) CHECK(one.key == two.key);
     if (some == 0) continue;
-    const FirstReady x = portable_kernels().first_ready(act.data(), some, q.act_from, q.act_edge);
-    const FirstReady y = bank_kernels().first_ready(act.data(), some, q.act_from, q.act_edge);
+    const OldestReady x = portable_kernels().oldest_column(act.data(), key.data(), some, q.act_from, q.act_edge);
+    const OldestReady y = bank_kernels().oldest_column(act.data(), key.data(), some, q.act_from, q.act_edge);
     CHECK(x.tick == y.tick);
-    CHECK(x.banks == y.banks);
+    CHECK(x.bank == y.bank);
+    CHECK(x.key == y.key);
   }
 }

@@ -62,9 +62,14 @@ void Controller::advance(std::int64_t tick) {
     for (Queues& q : queues_) settle_before(q, t - 1);
   }
   now_ = column_from_ = row_from_ = t;
-  if (t < quiet_until_ && quiet()) {
-    const int pc = lowest(busy_);
-    if (busy_ != 0) advance_quietly(pcs_[static_cast<std::size_t>(pc)], pc, t);
+  if (t < quiet_until_ && quiet() && one_is_busy()) {
+    if (busy_ != 0) {
+      const int pc = lowest(busy_);
+      PseudoChannel& p = pcs_[static_cast<std::size_t>(pc)];
+      if (p.column.tick < t) find_column(p);
+      if (p.row.tick < t) find_row(p);
+      issue_quietly(p, pc, t);
+    }
   } else {
     if (config_.refresh != Refresh::none) push_refreshes(t);
     if (!calm()) forget();
@@ -81,22 +86,25 @@ void Controller::advance(std::int64_t tick) {
 }
 
 std::int64_t Controller::advance_through(std::int64_t limit, bool stops) {
-  if (quiet() && busy_ != 0 && now_ <= kRebaseAt) {
-    const std::int64_t until = std::min<std::int64_t>({limit - base_, quiet_until_ - 1, kRebaseAt});
-    const std::int32_t t = run_quietly(static_cast<std::int32_t>(until), stops);
-    if (t != kLongAgo) return absolute(t);
-    if (unattended_ && busy_ == 0 && unsettled_ == 0) return kNeverTick;
-    if (until == limit - base_ && quiet()) return kNeverTick;
+  std::int64_t next = 0;
+  for (int left = kEventsAtOnce; left > 0; --left) {
+    if (quiet() && busy_ != 0 && now_ <= kRebaseAt && (one_is_busy() || !config_.shared_command_bus)) {
+      const std::int64_t until = std::min<std::int64_t>({limit - base_, quiet_until_ - 1, kRebaseAt});
+      const auto end = static_cast<std::int32_t>(until);
+      const std::int32_t t = one_is_busy() ? run_one(end, stops) : run_two(end, stops);
+      if (t == kFar && until == limit - base_) return kNeverTick;
+      if (t != kFar && t != kLongAgo) return absolute(t);
+    }
+    next = next_event();
+    if (next > limit || next == kNeverTick) return kNeverTick;
+    advance(next);
+    if (stops && (!completions.empty() || config_.slot_freed_at_act)) break;
   }
-  return run_slowly(limit, stops);
-}
-
-std::int64_t Controller::run_slowly(std::int64_t limit, bool stops) {
-  return Channel::advance_through(limit, stops);
+  return next;
 }
 
 std::int64_t Controller::next_event() const {
-  if (unattended_ && quiet()) {
+  if (unattended_ && quiet() && one_is_busy()) {
     if (busy_ == 0) return kNeverTick;
     const PseudoChannel& p = pcs_[static_cast<std::size_t>(lowest(busy_))];
     if (p.column.tick < column_from_) find_column(p);

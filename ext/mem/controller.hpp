@@ -208,13 +208,12 @@ class Controller final : public Channel {
   [[nodiscard]] int first_to_close(const PseudoChannel& p, Mask target) const;
   bool issue_refresh(std::int32_t t);
   bool issue_idle_close(std::int32_t t);
-  // Nothing but requests of one pseudo-channel, and their write mode is settled.
-  [[nodiscard]] bool quiet() const {
-    return (unsettled_ | (busy_ & (busy_ - 1))) == 0 && config_.page_policy == PagePolicy::open;
-  }
-  void advance_quietly(PseudoChannel& p, int pc, std::int32_t t);
-  std::int32_t run_quietly(std::int32_t limit, bool stops);
-  std::int64_t run_slowly(std::int64_t limit, bool stops);
+  // Until a refresh falls due nothing but requests, and their write mode is settled.
+  [[nodiscard]] bool quiet() const { return unsettled_ == 0 && config_.page_policy == PagePolicy::open; }
+  [[nodiscard]] bool one_is_busy() const { return (busy_ & (busy_ - 1)) == 0; }
+  void issue_quietly(PseudoChannel& p, int pc, std::int32_t t);
+  std::int32_t run_one(std::int32_t limit, bool stops);
+  std::int32_t run_two(std::int32_t limit, bool stops);
   void column_slot(std::int32_t t);
   void row_slot(std::int32_t t);
   void one_slot(std::int32_t t);
@@ -379,7 +378,7 @@ inline void Controller::offer_column(const PseudoChannel& p, int bank) const {
   const bool write = p.wanted == Op::write;
   const auto offer = [&](BankClass what, Command command, bool active, std::int32_t key, std::int32_t promotion) {
     Next x;
-    x.tick = std::max({p.e.at(what, b), gate(p, command), column_from_}) |
+    x.tick = std::max(p.e.at(what, b), std::max(gate(p, command), column_from_)) |
              edge_[static_cast<std::size_t>(index(Command::RD))];
     if (x.tick > best.tick) return;
     x.key = key;
@@ -418,7 +417,7 @@ inline void Controller::offer_row(const PseudoChannel& p, int bank) const {
   if (((open ? l.miss & ~(p.active_rd | p.active_wr) : l.has) & one) == 0) return;
   const BankClass what = open ? BankClass::pre : BankClass::act;
   const Command command = open ? Command::PREpb : Command::ACT;
-  const std::int32_t tick = align(std::max({p.e.at(what, b), gate(p, command), row_from_}), command);
+  const std::int32_t tick = align(std::max(p.e.at(what, b), std::max(gate(p, command), row_from_)), command);
   if (tick > best.tick) return;
   const std::int32_t key = l.head_key[b];
   if (tick == best.tick && (key > best.key || (key == best.key && best.bank < bank))) return;

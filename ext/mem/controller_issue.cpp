@@ -6,6 +6,132 @@
 
 namespace cosim::mem {
 
+// Of activated requests the one that arrived first, then the one activated first.
+[[gnu::always_inline]] inline void Controller::find_active(const PseudoChannel& p, Mask banks, BankClass what,
+                                                           Command command, Next& best) const {
+  const std::int32_t from = std::max(column_from_, gate(p, command));
+  const std::int32_t edge = edge_[static_cast<std::size_t>(index(Command::RD))];
+  std::int32_t first = best.tick;
+  int chosen = -1;
+  do {
+    const int bank = lowest(banks);
+    const auto b = static_cast<std::size_t>(bank);
+    const std::int32_t tick = std::max(from, p.e.at(what, b)) | edge;
+    banks &= banks - 1;
+    if (tick > first) continue;
+    if (tick == first) {
+      const std::int32_t rank = chosen < 0 ? best.key : p.active_rank[static_cast<std::size_t>(chosen)];
+      const std::int32_t promotion =
+          chosen < 0 ? best.promotion : p.active_promotion[static_cast<std::size_t>(chosen)];
+      if (p.active_rank[b] > rank || (p.active_rank[b] == rank && p.active_promotion[b] > promotion)) continue;
+    }
+    first = tick;
+    chosen = bank;
+  } while (banks != 0);
+  if (chosen < 0) return;
+  best.tick = first;
+  best.key = p.active_rank[static_cast<std::size_t>(chosen)];
+  best.promotion = p.active_promotion[static_cast<std::size_t>(chosen)];
+  best.bank = static_cast<std::int16_t>(chosen);
+  best.what = what;
+  best.active = true;
+}
+
+// The oldest row hit, where it may go before what there is.
+[[gnu::always_inline]] inline void Controller::find_hit(const PseudoChannel& p, Mask banks, bool write, Next& best) const {
+  const BankClass what = write ? BankClass::wr : BankClass::rd;
+  const std::int32_t from = std::max(column_from_, gate(p, write ? Command::WR : Command::RD));
+  const std::int32_t edge = edge_[static_cast<std::size_t>(index(Command::RD))];
+  const std::int32_t* const earliest = p.e.banks[index(what)].data();
+  const std::int32_t* const key = p.lists[write ? 1 : 0].hit_key.data();
+  OldestReady found;
+  if (more_than_four(banks)) {
+    found = kernels_->oldest_column(earliest, key, banks, from, edge);
+  } else {
+    for (; banks != 0; banks &= banks - 1) {
+      const int b = lowest(banks);
+      const std::int32_t tick = std::max(from, earliest[b]) | edge;
+      if (tick > found.tick || (tick == found.tick && key[b] >= found.key)) continue;
+      found = {tick, key[b], b};
+    }
+  }
+  if (found.tick >= best.tick) return;
+  best.tick = found.tick;
+  best.key = found.key;
+  best.bank = static_cast<std::int16_t>(found.bank);
+  best.what = what;
+  best.active = false;
+}
+
+// Activated requests go before row hits.
+[[gnu::noinline]] void Controller::find_column(const PseudoChannel& p) const {
+  Next& best = p.column;
+  best.tick = kFar;
+  best.bank = -1;
+  const bool write = p.wanted == Op::write;
+  const BankLists& l = p.lists[write ? 1 : 0];
+  Mask hits = l.hit & ~l.late;
+  if ((hits | p.active_rd | p.active_wr) == 0) return;
+  if (!calm()) hits = pending_.empty() ? hits & ~refresh_blocked(p) : 0;
+  if (p.active_rd != 0 && p.return_slots != 0) find_active(p, p.active_rd, BankClass::rd, Command::RD, best);
+  if (p.active_wr != 0) find_active(p, p.active_wr, BankClass::wr, Command::WR, best);
+  if (hits != 0 && (write || p.return_slots != 0)) find_hit(p, hits, write, best);
+}
+
+// The oldest request of its bank that needs its row opened or another one closed.
+[[gnu::noinline]] void Controller::find_row(const PseudoChannel& p) const {
+  Next& best = p.row;
+  best.tick = kFar;
+  best.bank = -1;
+  const BankLists& l = p.lists[static_cast<std::size_t>(index(p.wanted))];
+  Mask to_open = l.has & ~p.open;
+  Mask to_close = l.miss & ~(p.active_rd | p.active_wr);
+  if ((to_open | to_close) == 0) return;
+  if (!calm()) {
+    if (!pending_.empty()) return;
+    const Mask blocked = refresh_blocked(p);
+    to_open &= ~blocked;
+    to_close &= ~blocked;
+    const std::int32_t last = last_act(p);  // no ACT that would delay a refresh
+    for (Mask m = to_open; m != 0; m &= m - 1) {
+      const std::int32_t own = p.e.at(BankClass::act, static_cast<std::size_t>(lowest(m)));
+      if (align(std::max({own, row_from_, gate(p, Command::ACT)}), Command::ACT) > last) to_open &= ~bit(lowest(m));
+    }
+  }
+  const Mask banks = to_open | to_close;
+  if (banks == 0) return;
+  const std::int32_t act_from = std::max(row_from_, gate(p, Command::ACT));
+  const std::int32_t pre_from = std::max(row_from_, gate(p, Command::PREpb));
+  OldestReady found;
+  if (more_than_four(banks)) {
+    RowQuery q;
+    q.act = p.e.banks[index(BankClass::act)].data();
+    q.pre = p.e.banks[index(BankClass::pre)].data();
+    q.key = l.head_key.data();
+    q.to_open = to_open;
+    q.to_close = to_close;
+    q.act_from = act_from;
+    q.pre_from = pre_from;
+    q.act_edge = edge_[static_cast<std::size_t>(index(Command::ACT))];
+    q.pre_edge = edge_[static_cast<std::size_t>(index(Command::PREpb))];
+    found = kernels_->oldest_row(q);
+  } else {
+    for (Mask m = banks; m != 0; m &= m - 1) {
+      const int bank = lowest(m);
+      const auto b = static_cast<std::size_t>(bank);
+      const std::int32_t tick = (to_open & bit(bank)) != 0
+                                    ? align(std::max(act_from, p.e.at(BankClass::act, b)), Command::ACT)
+                                    : align(std::max(pre_from, p.e.at(BankClass::pre, b)), Command::PREpb);
+      if (tick > found.tick || (tick == found.tick && l.head_key[b] >= found.key)) continue;
+      found = {tick, l.head_key[b], bank};
+    }
+  }
+  best.tick = found.tick;
+  best.key = found.key;
+  best.bank = static_cast<std::int16_t>(found.bank);
+  best.what = (to_open & bit(found.bank)) != 0 ? BankClass::act : BankClass::pre;
+}
+
 void Controller::issue_column(PseudoChannel& p, int pc, std::int32_t t) {
   Queues& q = queues_[static_cast<std::size_t>(p.queues)];
   const Next next = p.column;
@@ -99,13 +225,14 @@ void Controller::issue_act(PseudoChannel& p, int pc, int bank, Op kind, std::int
   if (promotions_ == kRenumberAt) renumber_promotions();
   p.active_promotion[b] = promotions_++;
   (node.op == Op::read ? p.active_rd : p.active_wr) |= bit(bank);
-  for (const Op listed : {Op::read, Op::write}) {
-    BankLists& l = p.lists[static_cast<std::size_t>(index(listed))];
+  const Mask others = (p.lists[0].has | p.lists[1].has) & bit(bank);
+  for (std::size_t listed = 0; others != 0 && listed < 2; ++listed) {
+    BankLists& l = p.lists[listed];
     if ((l.has & bit(bank)) == 0) continue;
     std::uint16_t h = l.head[b];
     while (h != kNil && nodes_[h].row != p.open_row[b]) h = nodes_[h].next;
     l.hit_node[b] = h;
-    view(p, listed, bank);
+    view(p, static_cast<Op>(listed), bank);
   }
   offer_column(p, bank);
   if (rules_.delays_columns(Command::ACT)) recheck(p, p.column);
@@ -172,10 +299,9 @@ void Controller::issue_row(PseudoChannel& p, int pc, std::int32_t t) {
   }
 }
 
-void Controller::advance_quietly(PseudoChannel& p, int pc, std::int32_t t) {
-  if (p.column.tick < t) find_column(p);
+// One pseudo-channel, nothing but requests; what goes next is known.
+void Controller::issue_quietly(PseudoChannel& p, int pc, std::int32_t t) {
   if (config_.shared_command_bus) {
-    if (p.row.tick < t) find_row(p);
     const bool row = p.row.tick == t;
     if (p.column.tick == t && (p.column.active || !row || p.column.key < p.row.key)) {
       issue_column(p, pc, t);
@@ -189,13 +315,14 @@ void Controller::advance_quietly(PseudoChannel& p, int pc, std::int32_t t) {
     column_from_ = t + 1;
     if (busy_ == 0) return;
     settle_all();
+    if (p.row.tick < t) find_row(p);
   }
-  if (p.row.tick < t) find_row(p);
   if (p.row.tick == t) issue_row(p, pc, t);
 }
 
-// Event by event up to the limit or as long as it is quiet; the tick of an event behind which it stops, else kLongAgo.
-[[gnu::flatten]] std::int32_t Controller::run_quietly(std::int32_t limit, bool stops) {
+// Event by event as long as it is quiet and one pseudo-channel is busy. The tick of an event behind which it stops, kFar
+// when the next one lies behind the limit, else kLongAgo.
+[[gnu::flatten]] std::int32_t Controller::run_one(std::int32_t limit, bool stops) {
   const int pc = lowest(busy_);
   PseudoChannel& p = pcs_[static_cast<std::size_t>(pc)];
   const bool always = stops && config_.slot_freed_at_act;
@@ -203,12 +330,44 @@ void Controller::advance_quietly(PseudoChannel& p, int pc, std::int32_t t) {
     if (p.column.tick < column_from_) find_column(p);
     if (p.row.tick < row_from_) find_row(p);
     const std::int32_t t = std::min(p.column.tick, p.row.tick);
-    if (t > limit) break;
+    if (t > limit) return kFar;
     now_ = column_from_ = row_from_ = t;
-    advance_quietly(p, pc, t);
+    issue_quietly(p, pc, t);
     column_from_ = row_from_ = t + 1;
     if (stops && (always || !completions.empty())) return t;
   } while (busy_ != 0 && quiet());
+  return kLongAgo;
+}
+
+// Likewise with two pseudo-channels on the two command buses.
+[[gnu::flatten]] std::int32_t Controller::run_two(std::int32_t limit, bool stops) {
+  PseudoChannel& a = pcs_[0];
+  PseudoChannel& b = pcs_[1];
+  const bool always = stops && config_.slot_freed_at_act;
+  do {
+    if (a.column.tick < column_from_) find_column(a);
+    if (b.column.tick < column_from_) find_column(b);
+    if (a.row.tick < row_from_) find_row(a);
+    if (b.row.tick < row_from_) find_row(b);
+    const std::int32_t column = std::min(a.column.tick, b.column.tick);
+    const std::int32_t t = std::min(column, std::min(a.row.tick, b.row.tick));
+    if (t > limit) return kFar;
+    now_ = column_from_ = row_from_ = t;
+    if (column == t) {
+      const int pc = a.column.tick == t && (b.column.tick != t || !b.column.before(a.column)) ? 0 : 1;
+      issue_column(pcs_[static_cast<std::size_t>(pc)], pc, t);
+      column_from_ = t + 1;
+      settle_all();
+      if (a.row.tick < t) find_row(a);
+      if (b.row.tick < t) find_row(b);
+    }
+    if (a.row.tick == t || b.row.tick == t) {
+      const int pc = a.row.tick == t && (b.row.tick != t || b.row.key >= a.row.key) ? 0 : 1;
+      issue_row(pcs_[static_cast<std::size_t>(pc)], pc, t);
+    }
+    column_from_ = row_from_ = t + 1;
+    if (stops && (always || !completions.empty())) return t;
+  } while (!one_is_busy() && quiet());
   return kLongAgo;
 }
 

@@ -8,10 +8,9 @@ namespace cosim::mem {
 
 void Controller::accept(const Request& request, std::int64_t tick) { take(request, tick, false); }
 
-[[gnu::flatten]] bool Controller::try_accept(const Request& request, std::int64_t tick) {
+bool Controller::try_accept(const Request& request, std::int64_t tick) {
   const bool full = !can_accept(request.op, request.pc);
-  if (full && !config_.slot_freed_at_act) return false;
-  return take(request, tick, full);
+  return (!full || config_.slot_freed_at_act) && take(request, tick, full);
 }
 
 // Whether a queued write holds the address of a request.
@@ -29,7 +28,7 @@ bool Controller::in_write_queue(const PseudoChannel& p, const Request& r, int ba
 }
 
 // With `only_without_slot` the request is taken only if it needs no queue entry.
-bool Controller::take(const Request& r, std::int64_t tick, bool only_without_slot) {
+[[gnu::flatten]] bool Controller::take(const Request& r, std::int64_t tick, bool only_without_slot) {
   if (tick - base_ > kRebaseAt) rebase(tick);
   const std::int32_t t = relative(tick);
   reach(t);

@@ -15,7 +15,8 @@ constexpr std::int64_t kEventsOfRepeating = 4096;  // what a bout of repeated ma
 
 Replay::Replay(const ChannelConfig& config, int channels, RequestTable table, std::optional<AddressMap> map,
                bool skipping)
-    : config_(config), channels_(channels), table_(std::move(table)), map_(std::move(map)), skipping_(skipping) {
+    : config_(config), channels_(channels), table_(std::move(table)), map_(std::move(map)), skipping_(skipping),
+      takes_only_with_room_(config.kind == MemoryKind::dram && !config.plugin && !config.slot_freed_at_act) {
   if (map_) row_stride_ = map_->row_stride();
   const std::size_t n = table_.rows();
   results_.accept_tick.assign(n, -1);
@@ -134,7 +135,7 @@ void Replay::fetch(const Stream& s, Cursor& c) const {
   left_ = blocked_ = false;
   for (Stream& s : streams_) {
     // what has been refused stays refused until its queue has room
-    if (s.blocked && controller.can_accept(s.next.op, s.next.pc)) s.blocked = false;
+    if (s.blocked && (takes_only_with_room_ || controller.can_accept(s.next.op, s.next.pc))) s.blocked = false;
     while (s.have && !s.blocked && s.arrive <= boundary) {
       if (!controller.try_accept(s.next, boundary)) {
         s.blocked = true;

@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <random>
+
 using namespace cosim::mem;
 
 namespace {
@@ -91,4 +93,41 @@ TEST_CASE("all-bank commands delay the whole pseudo-channel") {
   rules.apply(Command::PREab, -1, 5, s.e, s.bus);
   CHECK(s.e.own[gate_index(Command::ACT)] == 19);
   CHECK(s.e.at(BankClass::act, 0) == kLongAgo);
+}
+
+TEST_CASE("the vectors of this machine book the same delays as the portable code") {
+  std::mt19937_64 draw(11);
+  const auto below = [&](std::uint64_t n) { return static_cast<int>(draw() % n); };
+  for (int round = 0; round < 60; ++round) {
+    ChannelConfig c;
+    c.stack_ids = 1 << below(3);
+    c.bank_groups = 1 << below(3);
+    c.banks_per_group = 1 << below(round % 4 == 0 ? 5 : 3);
+    if (c.banks() > kMaxBanks) continue;
+    c.refresh = Refresh::per_bank;
+    for (int i = 0; i < 40; ++i) {
+      const auto scope = static_cast<Scope>(below(kScopes));
+      c.rules.push_back({scope, static_cast<Command>(below(kCommands)), static_cast<Command>(below(kCommands)), below(90),
+                         1});
+    }
+    const TimingRules vectors(c);
+    TimingRules portable(c);
+    portable.use_portable();
+    State x;
+    State y;
+    for (int t = 0; t < 200; ++t) {
+      const auto command = static_cast<Command>(below(kCommands));
+      const bool all = command == Command::PREab || command == Command::REFab;
+      const int bank = all ? -1 : below(static_cast<std::uint64_t>(c.banks()));
+      vectors.apply(command, bank, 3 * t, x.e, x.bus);
+      portable.apply(command, bank, 3 * t, y.e, y.bus);
+    }
+    CHECK(x.e.own == y.e.own);
+    CHECK(x.bus == y.bus);
+    for (std::size_t k = 0; k < kBankClasses; ++k) {
+      for (std::size_t b = 0; b < static_cast<std::size_t>(c.banks()); ++b) {
+        CHECK(std::max(x.e.banks[k][b], 0) == std::max(y.e.banks[k][b], 0));
+      }
+    }
+  }
 }
