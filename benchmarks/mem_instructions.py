@@ -3,9 +3,10 @@
     python benchmarks/mem_instructions.py [--preset HBM3_6400] [--refresh none] [--skipping] [--short 20000]
         [--long 60000] [CASE ...]
 
-Cases: stream, random, mixed (30 % writes), sparse (one request every 64 command slots). Requests go in as fast as they
-are accepted. Start-up, reading the table and everything else that does not grow with the run cancels out. Needs
-valgrind; the answer of every run is checked (every request served, the rate the standard allows).
+Cases: stream, random, mixed (30 % writes), sparse (one request every 64 command slots), range (addresses, over all
+pseudo-channels of a channel), random32 (random reads over 32 pseudo-channels). Requests go in as fast as they are
+accepted. Start-up cancels out between the two lengths; reading the table is counted by a run that only reads, and taken
+off. Needs valgrind; the answer of every run is checked: every request served.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ import re
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +27,9 @@ from cosim import _core, mem
 from cosim.mem.memory import channel_config
 from cosim.mem.standard import COMMANDS
 
-CASES = ("stream", "random", "mixed", "sparse", "range")
+CASES = ("stream", "random", "mixed", "sparse", "range", "random32")
 # as fast as accepted, one pseudo-channel (HBM3, HBM2) or sub-channel
-GATES = {"stream": 700, "random": 2200, "mixed": 2200, "sparse": 1600, "range": 700}
+GATES = {"stream": 700, "random": 2200, "mixed": 2200, "sparse": 1600, "range": 700, "random32": 2200}
 SKIPPED_GATE = 100  # an instruction count per burst of a stream, with macro-steps
 
 _CHILD = """
@@ -47,11 +47,12 @@ for scope, *rule in given["rules"]:
     config.add_rule(getattr(core.MemScope, scope), *rule)
 table = dict(np.load(sys.argv[3]))
 address_map = core.MemAddressMap(*given["map"]) if given["map"] else None
-replay = core.MemReplay(config, 1, table, address_map, given["skipping"])
-replay.run(1 << 62)
-assert replay.finished_bursts == given["bursts"], "requests were lost"
-assert replay.verify_conservation(0) == ""
-print(replay.total_ticks)
+replay = core.MemReplay(config, given["channels"], table, address_map, given["skipping"])
+if sys.argv[4] == "run":
+    replay.run(1 << 62)
+    assert replay.finished_bursts == given["bursts"], "requests were lost"
+    assert all(replay.verify_conservation(c) == "" for c in range(given["channels"]))
+    print(replay.total_ticks)
 """
 
 _FIELDS = (
@@ -82,7 +83,7 @@ _FIELDS = (
 
 
 def requests(case: str, count: int, memory: mem.Memory) -> dict[str, np.ndarray[Any, np.dtype[Any]]]:
-    """The request table of one case; a range is one row for every pseudo-channel, the others stay on the first."""
+    """The request table of one case; all but range and random32 stay on the first pseudo-channel."""
     o = memory.standard.organisation
     if case == "range":
         one = np.zeros(1, np.int64)
@@ -100,8 +101,8 @@ def requests(case: str, count: int, memory: mem.Memory) -> dict[str, np.ndarray[
     return {
         "arrive_tick": i * 64 if case == "sparse" else zero,
         "op": (rng.random(count) < 0.3).astype(np.uint8) if case == "mixed" else np.zeros(count, np.uint8),
-        "channel": zero,
-        "pseudo_channel": zero,
+        "channel": i % 32 // 2 if case == "random32" else zero,
+        "pseudo_channel": i % 2 if case == "random32" else zero,
         "stack_id": zero,
         "bank_group": group,
         "bank": bank,
@@ -110,14 +111,15 @@ def requests(case: str, count: int, memory: mem.Memory) -> dict[str, np.ndarray[
     }
 
 
-def instructions(case: str, count: int, memory: mem.Memory, skipping: bool, folder: Path) -> tuple[int, int, float]:
-    """Instructions and ticks of one run, and its wall time without callgrind."""
+def instructions(case: str, count: int, memory: mem.Memory, skipping: bool, folder: Path) -> tuple[int, int]:
+    """Instructions and ticks of one run without those of reading its table."""
     config = channel_config(memory.options)
     mapping = memory.options.address_map
     given = {
         "refresh": "per_bank" if memory.options.refresh == "same_bank" else memory.options.refresh,
         "skipping": skipping,
         "bursts": count,
+        "channels": 16 if case == "random32" else 1,
         "map": [mapping.core_sizes(), mapping.access_bytes, mapping.core_bits()] if case == "range" else None,
         "fields": {name: getattr(config, name) for name in _FIELDS},
         "rules": [
@@ -129,21 +131,21 @@ def instructions(case: str, count: int, memory: mem.Memory, skipping: bool, fold
     np.savez(folder / "table.npz", **requests(case, count, memory))  # type: ignore[arg-type]
     child = [sys.executable, "-c", _CHILD, str(_core.__file__), folder / "config.json", folder / "table.npz"]
     env = {**os.environ, "PYTHONHASHSEED": "0", "OPENBLAS_NUM_THREADS": "1"}
-    start = time.perf_counter()
-    plain = subprocess.run(child, check=True, capture_output=True, text=True, env=env)
-    wall = time.perf_counter() - start
-    out = folder / "callgrind.out"
-    counted = subprocess.run(
-        ["valgrind", "--tool=callgrind", f"--callgrind-out-file={out}", *map(str, child)],
-        check=True,
-        capture_output=True,
-        text=True,
-        env=env,
-    )
-    found = re.search(r"Collected : (\d+)", counted.stderr)
-    if found is None:
-        raise RuntimeError(f"callgrind printed no count:\n{counted.stderr}")
-    return int(found[1]), int(plain.stdout), wall
+    plain = subprocess.run([*child, "run"], check=True, capture_output=True, text=True, env=env)
+    counts = {}
+    for mode in ("read", "run"):
+        counted = subprocess.run(
+            ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", *map(str, child), mode],
+            check=True,
+            capture_output=True,
+            text=True,
+            env=env,
+        )
+        found = re.search(r"Collected : (\d+)", counted.stderr)
+        if found is None:
+            raise RuntimeError(f"callgrind printed no count:\n{counted.stderr}")
+        counts[mode] = int(found[1])
+    return counts["run"] - counts["read"], int(plain.stdout)
 
 
 def main() -> int:
@@ -165,8 +167,8 @@ def main() -> int:
     print(f"{given.preset}: {'case':<8} instructions/request  gate  slots/request")
     with tempfile.TemporaryDirectory() as folder:
         for case in given.cases:
-            short, short_ticks, _ = instructions(case, given.short, memory, given.skipping, Path(folder))
-            long, long_ticks, _ = instructions(case, given.long, memory, given.skipping, Path(folder))
+            short, short_ticks = instructions(case, given.short, memory, given.skipping, Path(folder))
+            long, long_ticks = instructions(case, given.long, memory, given.skipping, Path(folder))
             per = (long - short) / (given.long - given.short)
             ticks = (long_ticks - short_ticks) / (given.long - given.short)
             missed += per > gates[case]

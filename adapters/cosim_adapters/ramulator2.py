@@ -45,6 +45,8 @@ _LEVELS = {
 _KEYS = ("slot", "command", "pseudo_channel", "stack_id", "bank_group", "bank", "row", "column")
 _ATTEMPTS = 64  # requests offered before each tick of the memory: as fast as accepted
 
+_RECORDER = 'ramulator.controller_plugin.CmdTraceRecorder(path=str(here / "commands.csv"))'
+
 _SCRIPT = '''"""The experiment for Ramulator 2.1: run it with its Python package, `python experiment.py`."""
 
 import json
@@ -63,7 +65,7 @@ controller = ramulator.controller.{controller}(
     write_buffer_size={write_queue},
     wr_low_watermark={low},
     wr_high_watermark={high},
-    controller_plugins=[ramulator.controller_plugin.CmdTraceRecorder(path=str(here / "commands.csv"))],
+    controller_plugins=[{recorder}],
 )
 memory = ramulator.memory_system.GenericDRAM(
     clock_ratio=1, controllers=[controller], channel_mapper=ramulator.channel_mapper.CacheLineInterleave()
@@ -92,12 +94,13 @@ class Experiment:
     frame: pd.DataFrame
 
 
-def export_requests(memory: Memory, frame: pd.DataFrame) -> Experiment:
+def export_requests(memory: Memory, frame: pd.DataFrame, record: bool = True) -> Experiment:
     """The experiment of a request frame, as fast as accepted.
 
     Args:
         memory: with values "ramulator2.1" and one channel.
         frame: coordinates, or addresses of single bursts; all arrive_cycle 0.
+        record: have it write its commands, and offer it 64 requests a tick; without, one a tick, for measuring time.
 
     Raises:
         ConfigErrors: what Ramulator 2.1 cannot express, all of it.
@@ -148,7 +151,8 @@ def export_requests(memory: Memory, frame: pd.DataFrame) -> Experiment:
         write_queue=options.write_queue,
         low=options.given.get("write_low_watermark", 0.2),
         high=options.given.get("write_high_watermark", 0.8),
-        attempts=_ATTEMPTS,
+        attempts=_ATTEMPTS if record else 1,
+        recorder=_RECORDER if record else "",
     )
     ours = placed.drop(columns="channel")
     # its first tick comes after one request, every later one after as many as it takes

@@ -50,16 +50,14 @@ COSIM_INLINE std::int32_t least_lane(__m256i x) {
   return _mm_cvtsi128_si32(m);
 }
 
-COSIM_INLINE __m256i load(const std::int32_t* at) {
-  return _mm256_load_si256(reinterpret_cast<const __m256i*>(at));
-}
+COSIM_INLINE __m256i load(const std::int32_t* at) { return _mm256_load_si256(reinterpret_cast<const __m256i*>(at)); }
 
 // Where lane i's bank, the i-th of a block, is in the mask the sign of the lane is set.
 template <int Block>
 COSIM_INLINE __m256i in_mask(__m256i banks) {
   constexpr int kTop = 31 - Block % 4 * 8;
-  return _mm256_sllv_epi32(banks, _mm256_setr_epi32(kTop, kTop - 1, kTop - 2, kTop - 3, kTop - 4, kTop - 5, kTop - 6,
-                                                    kTop - 7));
+  return _mm256_sllv_epi32(
+      banks, _mm256_setr_epi32(kTop, kTop - 1, kTop - 2, kTop - 3, kTop - 4, kTop - 5, kTop - 6, kTop - 7));
 }
 
 COSIM_INLINE __m256i choose(__m256i otherwise, __m256i x, __m256i where) {
@@ -118,8 +116,8 @@ COSIM_INLINE void row_ticks(const RowQuery& q, __m256i open, __m256i close, Vect
 template <int Blocks>
 COSIM_INLINE OldestReady oldest_row_in(const RowQuery& q) {
   Vectors<Blocks> at;
-  row_ticks<0, Blocks>(q, _mm256_set1_epi32(static_cast<int>(q.to_open)), _mm256_set1_epi32(static_cast<int>(q.to_close)),
-                       at);
+  row_ticks<0, Blocks>(q, _mm256_set1_epi32(static_cast<int>(q.to_open)),
+                       _mm256_set1_epi32(static_cast<int>(q.to_close)), at);
   return oldest_of<Blocks>(at, q.key);
 }
 

@@ -130,9 +130,9 @@ class Channel {
   // The next tick at which a request can come forward: refreshes and idle-row closing do not count.
   [[nodiscard]] virtual std::int64_t next_progress() const = 0;
   virtual void advance(std::int64_t tick) = 0;
-  // Does all that is due up to and including `limit`, event by event. Ends early, and returns the tick of the last event,
-  // after kEventsAtOnce, or with `stops` behind one that leaves completions (and, where a request leaves its queue at
-  // its ACT, behind any one); else returns kNeverTick.
+  // Does all that is due up to and including `limit`, event by event. Ends early, and returns the tick of the last
+  // event, after kEventsAtOnce, or with `stops` behind one that leaves completions (and, where a request leaves its
+  // queue at its ACT, behind any one); else returns kNeverTick.
   virtual std::int64_t advance_through(std::int64_t limit, bool stops);
 
   // Cleared by the owner.

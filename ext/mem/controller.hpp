@@ -194,12 +194,14 @@ class Controller final : public Channel {
   [[nodiscard]] bool refresh_wanted(const PseudoChannel& p) const;
   [[nodiscard]] std::int32_t last_act(const PseudoChannel& p) const;
   void find_column(const PseudoChannel& p) const;
+  void look_for_column(const PseudoChannel& p) const;
   void find_active(const PseudoChannel& p, Mask banks, BankClass what, Command command, Next& best) const;
   void find_hit(const PseudoChannel& p, Mask banks, bool write, Next& best) const;
   void find_row(const PseudoChannel& p) const;
   void offer_column(const PseudoChannel& p, int bank) const;
   void offer_row(const PseudoChannel& p, int bank) const;
-  void bank_asked(const PseudoChannel& p, int bank) const;
+  void offer_active(const PseudoChannel& p, int bank, Op kind) const;
+  void bank_asked(const PseudoChannel& p, int bank, Op op) const;
   void recheck(const PseudoChannel& p, Next& next) const;
   void recheck_others(Command c, int pc) const;
   void forget() const;
@@ -427,9 +429,28 @@ inline void Controller::offer_row(const PseudoChannel& p, int bank) const {
   best.what = what;
 }
 
+// A row was opened for a request; hits of the bank wait for it.
+inline void Controller::offer_active(const PseudoChannel& p, int bank, Op kind) const {
+  Next& best = p.column;
+  if (best.tick < column_from_ || (kind == Op::read && p.return_slots == 0)) return;
+  const auto b = static_cast<std::size_t>(bank);
+  const BankClass what = kind == Op::read ? BankClass::rd : BankClass::wr;
+  const Command command = kind == Op::read ? Command::RD : Command::WR;
+  const std::int32_t tick = align(std::max(p.e.at(what, b), std::max(gate(p, command), column_from_)), Command::RD);
+  if (tick > best.tick) return;
+  const std::int32_t rank = p.active_rank[b];
+  if (tick == best.tick && best.active && best.key <= rank) return;  // promoted last
+  best.tick = tick;
+  best.key = rank;
+  best.promotion = p.active_promotion[b];
+  best.bank = static_cast<std::int16_t>(bank);
+  best.what = what;
+  best.active = true;
+}
+
 // A request was added to the bank's list.
-inline void Controller::bank_asked(const PseudoChannel& p, int bank) const {
-  if ((p.open & bit(bank)) != 0) offer_column(p, bank);
+inline void Controller::bank_asked(const PseudoChannel& p, int bank, Op op) const {
+  if ((p.lists[static_cast<std::size_t>(index(op))].hit & bit(bank)) != 0) offer_column(p, bank);
   offer_row(p, bank);
 }
 

@@ -21,8 +21,7 @@ namespace cosim::mem {
     if (tick > first) continue;
     if (tick == first) {
       const std::int32_t rank = chosen < 0 ? best.key : p.active_rank[static_cast<std::size_t>(chosen)];
-      const std::int32_t promotion =
-          chosen < 0 ? best.promotion : p.active_promotion[static_cast<std::size_t>(chosen)];
+      const std::int32_t promotion = chosen < 0 ? best.promotion : p.active_promotion[static_cast<std::size_t>(chosen)];
       if (p.active_rank[b] > rank || (p.active_rank[b] == rank && p.active_promotion[b] > promotion)) continue;
     }
     first = tick;
@@ -38,7 +37,8 @@ namespace cosim::mem {
 }
 
 // The oldest row hit, where it may go before what there is.
-[[gnu::always_inline]] inline void Controller::find_hit(const PseudoChannel& p, Mask banks, bool write, Next& best) const {
+[[gnu::always_inline]] inline void Controller::find_hit(const PseudoChannel& p, Mask banks, bool write,
+                                                        Next& best) const {
   const BankClass what = write ? BankClass::wr : BankClass::rd;
   const std::int32_t from = std::max(column_from_, gate(p, write ? Command::WR : Command::RD));
   const std::int32_t edge = edge_[static_cast<std::size_t>(index(Command::RD))];
@@ -64,7 +64,7 @@ namespace cosim::mem {
 }
 
 // Activated requests go before row hits.
-[[gnu::noinline]] void Controller::find_column(const PseudoChannel& p) const {
+[[gnu::always_inline]] inline void Controller::look_for_column(const PseudoChannel& p) const {
   Next& best = p.column;
   best.tick = kFar;
   best.bank = -1;
@@ -77,6 +77,8 @@ namespace cosim::mem {
   if (p.active_wr != 0) find_active(p, p.active_wr, BankClass::wr, Command::WR, best);
   if (hits != 0 && (write || p.return_slots != 0)) find_hit(p, hits, write, best);
 }
+
+[[gnu::noinline]] void Controller::find_column(const PseudoChannel& p) const { look_for_column(p); }
 
 // The oldest request of its bank that needs its row opened or another one closed.
 [[gnu::noinline]] void Controller::find_row(const PseudoChannel& p) const {
@@ -234,7 +236,7 @@ void Controller::issue_act(PseudoChannel& p, int pc, int bank, Op kind, std::int
     l.hit_node[b] = h;
     view(p, static_cast<Op>(listed), bank);
   }
-  offer_column(p, bank);
+  offer_active(p, bank, kind);
   if (rules_.delays_columns(Command::ACT)) recheck(p, p.column);
   recheck_others(Command::ACT, pc);
   if (config_.slot_freed_at_act) {
@@ -320,14 +322,14 @@ void Controller::issue_quietly(PseudoChannel& p, int pc, std::int32_t t) {
   if (p.row.tick == t) issue_row(p, pc, t);
 }
 
-// Event by event as long as it is quiet and one pseudo-channel is busy. The tick of an event behind which it stops, kFar
-// when the next one lies behind the limit, else kLongAgo.
+// Event by event as long as it is quiet and one pseudo-channel is busy. The tick of an event behind which it stops,
+// kFar when the next one lies behind the limit, else kLongAgo.
 [[gnu::flatten]] std::int32_t Controller::run_one(std::int32_t limit, bool stops) {
   const int pc = lowest(busy_);
   PseudoChannel& p = pcs_[static_cast<std::size_t>(pc)];
   const bool always = stops && config_.slot_freed_at_act;
   do {
-    if (p.column.tick < column_from_) find_column(p);
+    if (p.column.tick < column_from_) look_for_column(p);
     if (p.row.tick < row_from_) find_row(p);
     const std::int32_t t = std::min(p.column.tick, p.row.tick);
     if (t > limit) return kFar;

@@ -72,6 +72,7 @@ bool Controller::in_write_queue(const PseudoChannel& p, const Request& r, int ba
     Node node;
     fill(node);
     complete(node, tick + 1, done, RowResult::forwarded);
+    note_blocked(p, t);
     return true;
   }
   if (next_key_ == kRenumberAt) renumber_keys();
@@ -104,7 +105,7 @@ bool Controller::in_write_queue(const PseudoChannel& p, const Request& r, int ba
     insert(p, n);
     forget();
   } else if (insert(p, n)) {
-    bank_asked(p, bank);
+    bank_asked(p, bank, r.op);
   }
   note_blocked(p, t);
   return true;

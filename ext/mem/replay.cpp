@@ -15,7 +15,11 @@ constexpr std::int64_t kEventsOfRepeating = 4096;  // what a bout of repeated ma
 
 Replay::Replay(const ChannelConfig& config, int channels, RequestTable table, std::optional<AddressMap> map,
                bool skipping)
-    : config_(config), channels_(channels), table_(std::move(table)), map_(std::move(map)), skipping_(skipping),
+    : config_(config),
+      channels_(channels),
+      table_(std::move(table)),
+      map_(std::move(map)),
+      skipping_(skipping),
       takes_only_with_room_(config.kind == MemoryKind::dram && !config.plugin && !config.slot_freed_at_act) {
   if (map_) row_stride_ = map_->row_stride();
   const std::size_t n = table_.rows();

@@ -142,7 +142,7 @@ class Replay {
   std::vector<Stream> streams_;
   std::vector<std::vector<std::uint32_t>> rows_of_;  // coordinate table: rows of each (channel, queue pair)
   bool skipping_;
-  bool takes_only_with_room_;  // a full queue refuses every request
+  bool takes_only_with_room_;     // a full queue refuses every request
   std::uint64_t row_stride_ = 0;  // address bits from here on are the row, and nothing else depends on them
   MacroSteps steps_;
   Recording recording_;

@@ -107,8 +107,8 @@ TEST_CASE("the vectors of this machine book the same delays as the portable code
     c.refresh = Refresh::per_bank;
     for (int i = 0; i < 40; ++i) {
       const auto scope = static_cast<Scope>(below(kScopes));
-      c.rules.push_back({scope, static_cast<Command>(below(kCommands)), static_cast<Command>(below(kCommands)), below(90),
-                         1});
+      c.rules.push_back(
+          {scope, static_cast<Command>(below(kCommands)), static_cast<Command>(below(kCommands)), below(90), 1});
     }
     const TimingRules vectors(c);
     TimingRules portable(c);

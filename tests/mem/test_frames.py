@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -74,3 +76,25 @@ def test_no_request_is_a_run_of_nothing() -> None:
         pd.DataFrame({"arrive_cycle": np.array([], int), "op": np.array([], str), "row": np.array([], int)})
     )
     assert (run.total_cycles, run.bandwidth_GBps, run.bound_by) == (0, 0.0, "requests")
+
+
+def test_a_request_of_an_experts_size_takes_no_memory_of_its_own() -> None:
+    """88 MB are cut into bursts as they are taken: the peak of the process stays where a request of 1 MB left it."""
+    code = """
+import resource
+import pandas as pd
+from cosim import mem
+
+memory = mem.Memory({"preset": "HBM3_6400", "skipping": "off"})
+
+def peak_kib(size_bytes):
+    frame = pd.DataFrame({"arrive_cycle": [0], "op": ["R"], "address": [0], "size_bytes": [size_bytes]})
+    run = memory.run_requests(frame)
+    assert run.counters["served_reads"] == size_bytes // 32
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+small = peak_kib(1 << 20)
+print(peak_kib(88_000_000 // 64 * 64) - small)
+"""
+    grown = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert int(grown.stdout) < 2048  # 2.75 million bursts
