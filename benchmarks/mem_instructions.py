@@ -132,7 +132,7 @@ def instructions(case: str, count: int, memory: mem.Memory, skipping: bool, fold
     child = [sys.executable, "-c", _CHILD, str(_core.__file__), folder / "config.json", folder / "table.npz"]
     env = {**os.environ, "PYTHONHASHSEED": "0", "OPENBLAS_NUM_THREADS": "1"}
     plain = subprocess.run([*child, "run"], check=True, capture_output=True, text=True, env=env)
-    counts = {}
+    counts: dict[str, int] = {}
     for mode in ("read", "run"):
         counted = subprocess.run(
             ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", *map(str, child), mode],
