@@ -15,18 +15,15 @@ import argparse
 import os
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import yaml
 
 from cosim._core import TaskKind
 from cosim.run.machine import Machine, build_machine
 from cosim.system.loading import load_system
 
-_ROOT = Path(__file__).parents[1]
 _READERS = (0, 3, 4, 6, 9, 11, 12, 15)
 _NS = 1_000_000
 _COLUMNS: dict[str, Any] = {
@@ -44,13 +41,14 @@ _COLUMNS: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Case:
-    """experts: streams; token_every_ns: a token to a random expert that often, 0: none."""
+    """experts: streams; token_every_ns: a token to a random expert that often, 0: none; 3 VCs: one for weights."""
 
     rung: str
     experts: int
     refresh: str = "none"
     token_every_ns: int = 0
     all_to_all: bool = False
+    num_vcs: int = 4  # over three classes of messages
 
 
 CASES = {
@@ -59,23 +57,19 @@ CASES = {
     "rate-2": Case("flit+rate", 2),
     "rate-4": Case("flit+rate", 4),
     "rate-8": Case("flit+rate", 8),
+    "rate-8-1vc": Case("flit+rate", 8, num_vcs=3),
     "rate-1-tokens": Case("flit+rate", 1, token_every_ns=2000),
     "flit-1": Case("flit", 1),
     "flit-2": Case("flit", 2),
     "flit-8": Case("flit", 8),
+    "flit-8-1vc": Case("flit", 8, num_vcs=3),
     "flit-1-refresh": Case("flit", 1, "per_bank"),
     "flit-1-refresh-ab": Case("flit", 1, "all_bank"),
     "flit-8-refresh": Case("flit", 8, "per_bank"),
+    "flit-8-1vc-refresh-ab": Case("flit", 8, "all_bank", num_vcs=3),
     "flit-1-tokens": Case("flit", 1, token_every_ns=2000),
     "all-to-all": Case("flit", 0, all_to_all=True),
 }
-
-
-def system(refresh: str) -> dict[str, Any]:
-    """package-4x4 with another refresh."""
-    found: dict[str, Any] = yaml.safe_load((_ROOT / "configs/hardware/package-4x4.yaml").read_text())
-    found["endpoints"]["memory"]["memory"]["refresh"] = refresh
-    return found
 
 
 def tasks(case: Case, machine: Machine, size: int) -> tuple[dict[str, npt.NDArray[Any]], list[int], list[int]]:
@@ -125,7 +119,9 @@ def tasks(case: Case, machine: Machine, size: int) -> tuple[dict[str, npt.NDArra
 
 def run(case: Case, size: int, skipping: bool) -> tuple[Machine, float]:
     """The case to its end; also its user time."""
-    machine = build_machine(load_system(system(case.refresh)), case.rung, skipping=skipping)
+    changes = [f"endpoints.memory.memory.refresh={case.refresh}", f"levels.package.num_vcs={case.num_vcs}"]
+    system = load_system("package-4x4", changes)
+    machine = build_machine(system, case.rung, skipping=skipping)
     columns, before, after = tasks(case, machine, size)
     machine.engine.submit(columns, np.array(before, dtype=np.int64), np.array(after, dtype=np.int64), 0)
     begin = os.times().user

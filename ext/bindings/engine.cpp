@@ -314,6 +314,33 @@ py::dict skip_report(const sim::Engine& engine) {
 using GatewayRows = std::vector<std::tuple<std::int32_t, sim::Clock, std::int32_t>>;
 
 // Runs without the GIL, looking for Ctrl-C every `slice` instants.
+void leave_out(sim::Engine& engine, const std::string& part) {
+  const auto at = std::find(sim::kPartNames.begin(), sim::kPartNames.end(), part);
+  if (at == sim::kPartNames.end()) throw std::invalid_argument("no part of a canonical form: " + part);
+  engine.leave_out(static_cast<sim::Part>(at - sim::kPartNames.begin()));
+}
+
+// One stretch of at most `instants`; true while there is more to do before the next decision or the end.
+bool step(sim::Engine& engine, std::int64_t instants, bool drain) {
+  return engine.run(instants, drain) == sim::Stop::budget;
+}
+
+// Columns over the items of save(): node, size, width of an element, whether it is a counter.
+py::dict layout(sim::Engine& engine) {
+  const std::vector<sim::Engine::SavedItem> items = engine.layout();
+  const auto all = [&](auto get) {
+    Column<std::int64_t> out(static_cast<py::ssize_t>(items.size()));
+    for (std::size_t i = 0; i < items.size(); ++i) out.mutable_data()[i] = static_cast<std::int64_t>(get(items[i]));
+    return out;
+  };
+  py::dict d;
+  d["node"] = all([](const auto& saved) { return saved.node; });
+  d["size"] = all([](const auto& saved) { return saved.item.size; });
+  d["width"] = all([](const auto& saved) { return saved.item.width; });
+  d["counter"] = all([](const auto& saved) { return saved.item.kind == sim::Kind::counter; });
+  return d;
+}
+
 py::tuple run(sim::Engine& engine, bool drain, std::int64_t slice) {
   for (;;) {
     sim::Stop stop;
@@ -496,6 +523,17 @@ void register_engine(py::module_& m) {
                  form.now, Column<std::int64_t>(static_cast<py::ssize_t>(form.same.size()), form.same.data()),
                  Column<std::int64_t>(static_cast<py::ssize_t>(form.grows.size()), form.grows.data()));
            })
+      .def(
+          "has_form",
+          [](sim::Engine& e, std::int64_t now, const Column<std::int64_t>& same, const Column<std::int64_t>& grows) {
+            return e.has_form(
+                {now, {same.data(), same.data() + same.size()}, {grows.data(), grows.data() + grows.size()}});
+          },
+          py::arg("now"), py::arg("same"), py::arg("grows"))
+      .def("leave_out", &leave_out, py::arg("part"))
+      .def("set_every_edge", &sim::Engine::set_every_edge, py::arg("on"))
+      .def("step", &step, py::arg("instants"), py::arg("drain") = false)
+      .def("layout", &layout)
       .def("set_order", &sim::Engine::set_order, py::arg("order"))
       .def_property_readonly("now_fs", &sim::Engine::now)
       .def_property_readonly("instants", &sim::Engine::instants)

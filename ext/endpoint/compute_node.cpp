@@ -343,7 +343,7 @@ void ComputeNode::canonical(sim::Canonical& c) {
   }
   const sim::Present present = c.present(clock_);
   c.phase(clock_);
-  c.same(free_tiles_);
+  if (!c.lacks(sim::Part::room)) c.same(free_tiles_);
   c.same(running_);
   c.same(stalled_);
   c.same(streams_.size());
@@ -354,9 +354,10 @@ void ComputeNode::canonical(sim::Canonical& c) {
     c.same(s.key);
     c.same(s.address);
     c.same(s.bytes);
+    c.same(s.tiles);
     c.same(s.granted - s.consumed);
     c.same(s.granted_bytes - used_up);
-    if (!sim::kFaultsCompiled || fault_ != sim::Fault::forget_progress) c.same(s.arrived_bytes - used_up);
+    if (!c.lacks(sim::Part::progress)) c.same(s.arrived_bytes - used_up);
     c.same(s.dropped_bytes);
     c.same(s.memory);
     c.same(s.message_class);
@@ -364,6 +365,7 @@ void ComputeNode::canonical(sim::Canonical& c) {
     c.same(s.withdrawn);
     c.same(s.fetched);
     c.same(s.calling_off);
+    c.same(s.group);
     c.grows_below(s.granted, s.tiles);
     c.grows_below(s.granted_bytes, s.bytes);
     c.grows_below(s.arrived_bytes, s.bytes);
@@ -374,10 +376,11 @@ void ComputeNode::canonical(sim::Canonical& c) {
   for (Job& job : jobs_) {
     c.same(job.task);
     c.same(job.cycles);
+    c.same(job.tiles);
     c.same(job.stream_task);
     c.same(job.ready_edge == present.now);
-    c.grows(job.ready_edge);  // not at all: the past
-    c.grows(job.occupied_at_ready);
+    c.stays(job.ready_edge);
+    c.stays(job.occupied_at_ready);
   }
   c.same(early_revokes_.size());
   for (const std::int64_t task : early_revokes_) c.same(task);
@@ -388,8 +391,10 @@ void ComputeNode::canonical(sim::Canonical& c) {
     c.same(job_.tiles);
     c.same(job_.stream_task);
     c.same(tile_ < longer);
+    const Stream* consumed = job_.stream_task < 0 ? nullptr : stream_of(job_.stream_task);
+    c.same(tile_ - (consumed == nullptr ? 0 : consumed->consumed));
     c.grows_below(tile_, tile_ < longer ? longer : job_.tiles);
-    c.grows(running_since_);  // not at all
+    c.stays(running_since_);
     if (stalled_ != 0) {
       c.held(stall_since_, present);
     } else {

@@ -12,7 +12,6 @@
 #include <string>
 #include <vector>
 
-#include "sim/faults.hpp"
 #include "sim/node.hpp"
 #include "sim/task_graph.hpp"
 
@@ -105,7 +104,6 @@ class ComputeNode final : public sim::ClockedNode {
 
   ComputeNodeConfig config_;
   sim::TaskGraph& graph_;
-  sim::Fault fault_ = sim::fault_from_environment();
 
   std::vector<Stream> streams_;              // in the order of announcement
   std::vector<Job> jobs_;                    // ready, not yet started, in the order of arrival

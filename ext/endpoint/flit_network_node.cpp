@@ -542,7 +542,8 @@ void FlitNetworkNode::evaluate(Fs t) {
         throw std::logic_error("a network cannot read this message");
     }
   }
-  if (network_.next_event() > cycle) return;
+  const bool due = network_.next_event() <= cycle;
+  if (!due && !every_edge_) return;
   network_.step(cycle);
   if (!network_.failure().empty()) throw noc::RoutingError(network_.failure());
   if (journal_ != nullptr) note_passages();
@@ -558,7 +559,7 @@ void FlitNetworkNode::evaluate(Fs t) {
   if (network_.ejected_flits() != ejected_ || network_.flits_in_flight() == 0) {
     ejected_ = network_.ejected_flits();
     moves_without_ = 0;
-  } else if (++moves_without_ == config_.livelock_cycles) {
+  } else if (due && ++moves_without_ == config_.livelock_cycles) {
     Message m;
     m.kind = MessageKind::livelock;
     post(task_graph_, m, t);
@@ -615,6 +616,7 @@ void FlitNetworkNode::show_message(sim::Canonical& c, std::int64_t slot) {
     return;
   }
   c.same(m.tag);
+  c.same(m.group);
   c.same(m.bytes);
   c.same(m.packets_left);
   c.same(m.departures_left);
@@ -623,7 +625,7 @@ void FlitNetworkNode::show_message(sim::Canonical& c, std::int64_t slot) {
   c.same(m.gateway);
   c.same(m.message_class);
   c.same(m.flags);
-  if ((m.flags & sim::kReplyWhenSent) == 0) return;
+  if ((m.flags & sim::kReplyWhenSent) == 0 || m.departures_left == 0) return;
   c.unit(config_.endpoint_node[static_cast<std::size_t>(m.source)], m.reply);
 }
 
@@ -645,9 +647,15 @@ void FlitNetworkNode::canonical(sim::Canonical& c) {
   canonical_mail(c);
   for (Queue& queue : queues_) {
     c.same(queue.in_network);
-    c.same(queue.turn);
+    if (!c.lacks(sim::Part::turn)) c.same(queue.turn);
     for (std::int32_t at = queue.first; at >= 0 && !c.differs(); at = ready_[static_cast<std::size_t>(at)].next) {
+      if (!c.name(id(), sim::Space::ready, at, ready_.size())) {  // each waits in one place
+        c.differ();
+        return;
+      }
       const Ready& ready = ready_[static_cast<std::size_t>(at)];
+      if (ready.next < 0) c.same(at == queue.last);
+      c.same(ready.member);
       c.same(ready.bytes);
       c.same(ready.parcel);
       show_message(c, ready.message);
@@ -657,6 +665,11 @@ void FlitNetworkNode::canonical(sim::Canonical& c) {
   if (c.differs()) return;
   network_.canonical(c, id(), present, *this);
   if (c.differs()) return;
+  c.free_slots(id(), sim::Space::ready, free_ready_, -1, ready_.size(),
+               [this](std::size_t slot) { return ready_[slot].next; });
+  c.free_slots(id(), sim::Space::messages, free_message_, -1, messages_.size(),
+               [this](std::size_t slot) { return messages_[slot].next_free; });
+  c.same(network_.ejected_flits() - ejected_);
   c.grows(ejected_);
   c.grow(injected_bytes_);
   c.grow(delivered_bytes_);

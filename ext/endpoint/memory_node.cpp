@@ -427,7 +427,7 @@ void MemoryNode::evaluate(Fs t) {
   tick_ = tick;
   // The commands of this tick were decided on what was known before it; what is seen now counts from the next on.
   for (std::size_t c = 0; c < controllers_.size(); ++c) {
-    if (command_tick_[c] > tick) continue;
+    if (command_tick_[c] > tick && !every_edge_) continue;
     controllers_[c]->advance(tick);
     if (!controllers_[c]->commands.empty()) note_commands(c);
     take_completions(c);
@@ -573,11 +573,13 @@ void MemoryNode::show_tiles(sim::Canonical& c) {
     c.same(tile.bursts_left);
     c.same(tile.message_class);
     c.same(tile.prefetch);
+    c.same(tile.group);
     c.relative(tile.order, orders_);
     for (std::size_t lane = 0; lane < lanes_.size(); ++lane) {
       Share& part = share(slot, lane);
       c.same(part.next < 0 ? -1 : tile.end - part.next);
       if (part.next >= 0) c.grows(part.next);
+      if (c.lacks(sim::Part::tiles)) continue;
       c.same(part.bursts_left);
       c.same(part.gathered);
     }
@@ -613,7 +615,11 @@ void MemoryNode::canonical(sim::Canonical& c) {
     }
     c.same(lane.ready.size() - lane.ready_at);
     for (std::size_t i = lane.ready_at; i < lane.ready.size(); ++i) {
-      c.stamp(lane.ready[i].tick, present);
+      if (c.lacks(sim::Part::returns)) {
+        c.move(lane.ready[i].tick, present.shift);
+      } else {
+        c.stamp(lane.ready[i].tick, present);
+      }
       c.name(id(), sim::Space::tiles, lane.ready[i].tile, tiles_.size());
     }
     if (c.differs()) return;
@@ -640,6 +646,8 @@ void MemoryNode::canonical(sim::Canonical& c) {
       all.same(m.address);
     }
   });
+  c.free_slots(id(), sim::Space::tiles, free_tile_, -1, tiles_.size(),
+               [this](std::size_t slot) { return tiles_[slot].stream < 0 ? tiles_[slot].next_free : -2; });
   for (const auto& controller : controllers_) {
     if (c.differs()) return;
     controller->walk(c, present, *this);
@@ -660,6 +668,8 @@ void MemoryNode::named_slots(sim::Canonical& c) {
     c.same(units_[static_cast<std::size_t>(slot)].bursts);
     c.same(units_[static_cast<std::size_t>(slot)].leaving);
   }
+  c.free_slots(id(), sim::Space::units, free_unit_, -1, units_.size(),
+               [this](std::size_t slot) { return units_[slot].next_free; });
 }
 
 std::string MemoryNode::waiting_for() const {

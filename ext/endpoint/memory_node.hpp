@@ -51,8 +51,9 @@ class MemoryNode final : public sim::Node, private mem::RequestNames {
   void regions(sim::Canonical& c) override;
   void canonical(sim::Canonical& c) override;
   void named_slots(sim::Canonical& c) override;
-  [[nodiscard]] sim::Fs visible_at(sim::Fs committed) const override {
-    return config_.clock.edge_fs(config_.clock.edge_after(committed));
+  [[nodiscard]] sim::Fs visible_at(sim::Fs committed) const override { return next_edge(committed); }
+  [[nodiscard]] sim::Fs next_edge(sim::Fs t) const override {
+    return config_.clock.edge_fs(config_.clock.edge_after(t));
   }
   [[nodiscard]] std::string waiting_for() const override;
   void keep_journal(sim::Journal* journal) override;

@@ -50,7 +50,7 @@ void NearPath::visit(sim::Visitor& v) {
 }
 
 void NearPath::canonical(sim::Canonical& c) {
-  c.same(std::max<Fs>(free_at_ - c.now(), 0));  // the past is all one
+  if (!c.lacks(sim::Part::path)) c.same(std::max<Fs>(free_at_ - c.now(), 0));  // the past is all one
   c.move(free_at_, c.shift_fs());
   c.grows(moved_bytes_);
   c.grows(busy_fs_);

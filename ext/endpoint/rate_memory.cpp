@@ -151,12 +151,17 @@ void RateMemory::canonical(sim::Canonical& c) {
     c.same(g.message_class);
     c.same(g.prefetch);
     c.same(g.write);
+    c.same(g.group);
   };
   c.phase(clock_);
   c.same(busy_);
   if (busy_ != 0) {
     show(current_);
-    c.time(done_);
+    if (c.lacks(sim::Part::rate)) {
+      c.move(done_, c.shift_fs());
+    } else {
+      c.time(done_);
+    }
   }
   for (auto* queue : {&demands_, &prefetches_}) {
     c.same(queue->size());

@@ -327,6 +327,7 @@ void LinkNetwork::show_transfer(sim::Canonical& c, std::int32_t slot) {
     return;
   }
   c.same(transfer.tag);
+  c.same(transfer.group);
   c.same(transfer.bytes);
   c.same(transfer.source);
   c.same(transfer.destination);
@@ -334,7 +335,9 @@ void LinkNetwork::show_transfer(sim::Canonical& c, std::int32_t slot) {
   c.same(transfer.chunks_left);
   c.same(transfer.message_class);
   c.same(transfer.flags);
-  if ((transfer.flags & sim::kReplyWhenSent) != 0) c.unit(transfer.source, transfer.reply);
+  if ((transfer.flags & sim::kReplyWhenSent) != 0 && transfer.chunks_at_source > 0) {
+    c.unit(transfer.source, transfer.reply);
+  }
 }
 
 void LinkNetwork::canonical(sim::Canonical& c) {
@@ -357,10 +360,15 @@ void LinkNetwork::canonical(sim::Canonical& c) {
   }
   std::sort(hops_.begin(), hops_.end(), [](const Hop& x, const Hop& y) { return later(y, x); });
   for (std::size_t link = 0; link < queues_.size(); ++link) {
-    c.same(std::max<Fs>(free_at_[link] - c.now(), 0));
+    if (!c.lacks(sim::Part::link)) c.same(std::max<Fs>(free_at_[link] - c.now(), 0));
     c.move(free_at_[link], c.shift_fs());
     for (std::int32_t at = queues_[link].first; at >= 0 && !c.differs();
          at = waiting_[static_cast<std::size_t>(at)].next) {
+      if (!c.name(id(), sim::Space::waiting, at, waiting_.size())) {  // each waits in one place
+        c.differ();
+        return;
+      }
+      if (waiting_[static_cast<std::size_t>(at)].next < 0) c.same(at == queues_[link].last);
       const Hop& hop = waiting_[static_cast<std::size_t>(at)].hop;
       c.same(hop.bytes);
       c.same(hop.router);
@@ -369,6 +377,10 @@ void LinkNetwork::canonical(sim::Canonical& c) {
     c.same(-1);
   }
   canonical_mail(c);
+  c.free_slots(id(), sim::Space::waiting, free_waiting_, -1, waiting_.size(),
+               [this](std::size_t slot) { return waiting_[slot].next; });
+  c.free_slots(id(), sim::Space::transfers, free_transfer_, -1, transfers_.size(),
+               [this](std::size_t slot) { return transfers_[slot].next_free; });
   c.grows(order_);
   c.grow(link_busy_fs_);
   c.grow(link_class_bytes_);

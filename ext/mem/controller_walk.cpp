@@ -17,7 +17,7 @@ struct Controller::Walk {
 
   // A tick from which on something may happen: the past is all one.
   void earliest(std::int32_t at, std::int32_t margin = 0) {
-    if (sim::kFaultsCompiled && m.fault_ == sim::Fault::forget_timing) return;
+    if (c.lacks(sim::Part::timing)) return;
     c.same(at == kFar ? std::int64_t{kFar} : std::max<std::int64_t>(std::int64_t{at} - t + margin, 0));
   }
 
@@ -59,8 +59,10 @@ struct Controller::Walk {
       return;
     }
     Node& n = m.nodes_[slot];
-    c.same(n.key - m.next_key_);
-    c.same(n.rank - m.next_key_);
+    if (!c.lacks(sim::Part::queue)) {
+      c.same(n.key - m.next_key_);
+      c.same(n.rank - m.next_key_);
+    }
     names.row(c, n.row);
     c.same(n.column);
     c.same(std::int64_t{n.bank} << 16U | std::int64_t{index(n.op)} << 8U | static_cast<std::int64_t>(n.row_result));
@@ -68,9 +70,14 @@ struct Controller::Walk {
     names.tag(c, n.op, n.tag);
   }
 
+  void name(std::uint16_t slot) { c.name(0, sim::Space::requests, slot, m.nodes_.size()); }
   void list(std::uint16_t first) {
+    std::uint16_t before = kNil;
     for (std::uint16_t n = first; n != kNil && !c.differs(); n = m.nodes_[n].next) {
       request(n);
+      if (c.differs()) return;
+      c.same(m.nodes_[n].prev == before);
+      before = n;
     }
     c.same(-1);
   }
@@ -78,6 +85,7 @@ struct Controller::Walk {
   void pseudo_channel(PseudoChannel& p, std::size_t pc) {
     for (Mask mask : {p.open, p.active_rd, p.active_wr}) c.same(mask);
     c.same(p.return_slots);
+    c.same(p.wanted);
     for (BankLists& l : p.lists) {
       for (const Mask mask : {l.has, l.hit, l.miss, l.late}) c.same(mask);
     }
@@ -90,6 +98,7 @@ struct Controller::Walk {
       }
     }
     for (const std::int32_t at : p.e.own) earliest(at);
+    c.same(p.e.act_ring_at < m.rules_.act_window());
     for (std::int32_t i = 0; i < m.rules_.act_window(); ++i) {
       const std::int32_t at = p.e.act_ring[static_cast<std::size_t>((p.e.act_ring_at + i) % m.rules_.act_window())];
       earliest(at, m.rules_.act_window_ticks());
@@ -100,7 +109,7 @@ struct Controller::Walk {
     for (std::size_t b = 0; b < banks; ++b) {
       const Mask one = bit(static_cast<int>(b));
       if ((p.open & one) != 0) {
-        names.row(c, p.open_row[b]);
+        if (!c.lacks(sim::Part::row)) names.row(c, p.open_row[b]);
         held(p.opened_at[b]);
         if (m.config_.page_policy != PagePolicy::open) earliest(p.used_at[b], m.config_.page_timeout);
       }
@@ -110,7 +119,15 @@ struct Controller::Walk {
         request(p.active_node[b]);
       }
       for (BankLists& l : p.lists) {
-        if ((l.has & one) != 0) list(l.head[b]);
+        c.same(std::uint32_t{p.active_node[b] == kNil} << 3U | std::uint32_t{l.head[b] == kNil} << 2U |
+               std::uint32_t{l.tail[b] == kNil} << 1U | std::uint32_t{l.hit_node[b] == kNil});
+        if ((l.has & one) == 0) continue;
+        list(l.head[b]);
+        name(l.tail[b]);
+        c.same(l.head_key[b] - m.next_key_);
+        if ((l.hit & one) == 0) continue;
+        name(l.hit_node[b]);
+        c.same(l.hit_key[b] - m.next_key_);
       }
       if (c.differs()) return;
       BankCounters& counts = m.bank_counter(static_cast<int>(pc), static_cast<int>(b));
@@ -120,11 +137,10 @@ struct Controller::Walk {
       }
     }
     list(p.forward_head);
-    if (m.config_.refresh != Refresh::none) {
-      due(p.refresh_at);
-      c.same(p.refresh_owed);
-      c.same(p.refresh_bank);
-    }
+    if (p.forward_head != kNil) name(p.forward_tail);
+    c.same(p.refresh_owed);
+    c.same(p.refresh_bank);
+    if (m.config_.refresh != Refresh::none && !c.lacks(sim::Part::refresh)) due(p.refresh_at);
     if (p.open != 0) held(p.any_open_since);
     c.same(p.blocked_since != kLongAgo);
     if (p.blocked_since != kLongAgo) held(p.blocked_since);
@@ -133,6 +149,12 @@ struct Controller::Walk {
 
   void all() {
     c.same(t & m.any_edge());
+    earliest(m.now_);
+    const std::int32_t quiet_until = m.quiet_until_;
+    m.note_refreshes();
+    if (!c.lacks(sim::Part::refresh)) c.same(quiet_until == m.quiet_until_);
+    c.same(m.completions.size());
+    c.same(m.commands.size());
     c.same(m.busy_);
     c.same(m.unsettled_);
     earliest(m.column_from_);
@@ -166,6 +188,8 @@ struct Controller::Walk {
           &n.refreshes_bank, &n.precharges_all, &n.any_open_ticks, &n.blocked_by_return_ticks}) {
       c.grows(*count);
     }
+    c.free_slots(0, sim::Space::requests, m.free_, kNil, m.nodes_.size(),
+                 [this](std::size_t slot) { return m.nodes_[slot].next; });
     c.same(n.most_postponed);  // not a sum: it must have come to rest
   }
 };

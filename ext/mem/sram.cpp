@@ -239,6 +239,8 @@ void Sram::walk(sim::Canonical& c, const sim::Present& present, RequestNames& na
   const std::int64_t tick = present.now;
   const std::int64_t shift = present.shift;
   c.held(now_, present);
+  c.same(completions.size());
+  c.same(commands.size());
   c.same(return_slots_);
   c.same(blocked_since_ >= 0);
   if (blocked_since_ >= 0) c.held(blocked_since_, present);
@@ -257,7 +259,7 @@ void Sram::walk(sim::Canonical& c, const sim::Present& present, RequestNames& na
     }
   }
   for (Port& p : ports_) {  // the past is all one
-    c.same(std::max<std::int64_t>(p.tick - tick, 0));
+    if (!c.lacks(sim::Part::sram)) c.same(std::max<std::int64_t>(p.tick - tick, 0));
     c.same(p.tick >= tick ? p.bytes : 0);
     c.move(p.tick, shift);
   }

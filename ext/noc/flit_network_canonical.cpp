@@ -61,7 +61,7 @@ struct FlitNetwork::Walk {
     for (std::uint32_t i = 0; i <= n.ring_mask_; ++i) {
       const std::uint32_t word = n.rings_[first | ((front + i) & n.ring_mask_)];
       if ((word & kFlit) == 0) {
-        c.same(word);
+        if (!c.lacks(sim::Part::credit)) c.same(word);
         continue;
       }
       c.same(word & ~kPacketMask);
@@ -73,7 +73,23 @@ struct FlitNetwork::Walk {
   }
 
   // A place in the ring of input VC `id`.
-  void place(std::uint32_t slot, std::uint32_t id) { c.same((slot - n.input(id).front) & n.ring_mask_); }
+  void place(std::uint32_t slot, std::uint32_t id) {
+    const std::uint32_t front = n.input(id).front;
+    c.same((slot - front) & n.ring_mask_);
+    c.same((slot ^ front) <= n.ring_mask_);
+  }
+
+  // What never changes and yet is saved.
+  void constants(const Port& port, const InputVc& in, const OutputVc& out) {
+    c.same(port.step);
+    c.same(std::uint64_t{port.link_time} << 32U | port.credit);
+    c.same(std::uint64_t{port.up} << 32U | port.terminal);
+    c.same(std::uint32_t{port.source} << 16U | std::uint32_t{in.port} << 8U | in.vc);
+    c.same(in.front & ~n.ring_mask_);
+    c.same(in.lanes);
+    c.same(std::uint64_t{out.down} << 32U | out.bit);
+    c.same(std::uint32_t{out.port} << 8U | out.vc);
+  }
 
   void routers() {
     for (std::uint32_t r = 0; r < n.num_routers_; ++r) {
@@ -87,21 +103,24 @@ struct FlitNetwork::Walk {
         const Port& port = n.port(r, p);
         c.same(port.to);
         c.same(port.free_vcs);
-        if (!sim::kFaultsCompiled || n.fault_ != sim::Fault::forget_arbiter) {
+        if (!c.lacks(sim::Part::arbiter)) {
           c.same(std::uint32_t{port.sa_input} << 16U | std::uint32_t{port.sa_output} << 8U | port.sa_vc);
         }
         for (std::uint32_t v = 0; v < n.num_vcs_; ++v) {
           const std::uint32_t id = (r << 6U) + p * n.num_vcs_ + v;
           const InputVc& in = n.input(id);
-          c.same(std::uint64_t{in.vcs} << 16U | std::uint64_t{in.output} << 8U | in.output_vc);
+          if (!c.lacks(sim::Part::vc))
+            c.same(std::uint64_t{in.vcs} << 16U | std::uint64_t{in.output} << 8U | in.output_vc);
           c.same(in.visible);
           if (((masks.blocked | masks.parked | heads) & bit64(id & 63U)) != 0) c.same(in.since);
           ring(in.front);
           OutputVc& out = n.output(id);
+          constants(port, in, out);
           c.same(out.owner);
           c.grows(out.flits);
           c.grows(out.lost_switch);
           if (port.terminal != kNoLink) {
+            c.same(out.write & ~n.ring_mask_);
             ring(out.write);
           } else if (port.link_time != 0) {
             place(out.write, out.down);
@@ -125,6 +144,7 @@ struct FlitNetwork::Walk {
     }
     for (const auto& wakes : n.wakes_due_) {
       c.same(wakes.size());
+      if (c.lacks(sim::Part::wake)) continue;
       for (const std::uint32_t wake : wakes) c.same(wake);
     }
     // an array in order is a heap
@@ -140,6 +160,7 @@ struct FlitNetwork::Walk {
   void sources() {
     for (std::uint32_t t = 0; t < n.terminals_.size(); ++t) {
       Terminal& terminal = n.terminals_[t];
+      c.same(std::uint64_t{terminal.input} << 32U | terminal.gap);
       c.same(terminal.turn);
       c.same(terminal.armed != kNoEvent);
       if (terminal.armed != kNoEvent) c.stamp(terminal.armed, present);
@@ -155,6 +176,7 @@ struct FlitNetwork::Walk {
         for (std::uint32_t at = queue.first; at != kNoPacket && !c.differs(); at = n.packets_[at].next) {
           packet(at, started);
           started = false;
+          if (!c.differs() && n.packets_[at].next == kNoPacket) c.same(at == queue.last);
         }
         c.same(-1);
       }
@@ -206,7 +228,7 @@ void FlitNetwork::canonical(sim::Canonical& c, std::int32_t node, const sim::Pre
   if (c.differs()) return;
   for (const std::uint32_t owned : source_owned_) c.same(owned);
   for (const std::uint64_t awaited : awaits_tail_) c.same(awaited);
-  if (allocation_ != nullptr) {
+  if (allocation_ != nullptr && !c.lacks(sim::Part::allocator)) {
     PlainState shown(c);
     allocation_->vcs.visit(shown);
     allocation_->ports.visit(shown);
@@ -215,7 +237,13 @@ void FlitNetwork::canonical(sim::Canonical& c, std::int32_t node, const sim::Pre
   for (auto* stamps : {&batch_start_, &batch_end_, &last_send_}) {
     for (const std::uint32_t stamp : *stamps) c.same(stamp);
   }
+  c.same(arrivals_.size() + departures_.size() + flit_arrivals_.size());
+  c.same(window_begin_);
+  c.same(window_end_);
   walk.sums();
+  c.free_slots(node, sim::Space::packets, std::int64_t{free_packet_}, std::int64_t{kNoPacket}, packets_.size(),
+               [this](std::size_t slot) { return std::int64_t{packets_[slot].next}; });
+  c.same(flits_in_flight());
   c.grows(injected_flits_);
   c.grows(ejected_flits_);
   c.move(cycle_, present.shift);

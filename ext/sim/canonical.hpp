@@ -34,8 +34,8 @@ struct Period {
 };
 
 // Who keeps slots that others refer to.
-enum class Space : std::uint8_t { packets, messages, units, tiles, requests, transfers };
-inline constexpr std::size_t kSpaces = 6;
+enum class Space : std::uint8_t { packets, messages, ready, units, tiles, requests, transfers, waiting };
+inline constexpr std::size_t kSpaces = 8;
 
 // What a stream reads: all addresses of one stream are relative to `next`, the first byte that is not granted yet.
 struct Region {
@@ -132,6 +132,15 @@ class Canonical {
         break;
     }
   }
+  // An instant that is over and may not move: equal in states that are compared, whatever the time.
+  template <class T>
+  void stays(T& item) {
+    if (pass_ == Pass::compare &&
+        (grow_at_ >= with_->grows.size() || with_->grows[grow_at_] != static_cast<std::int64_t>(item))) {
+      differs_ = true;
+    }
+    grows(item);
+  }
   template <class T>
   void grow(std::vector<T>& items) {
     same(items.size());
@@ -186,7 +195,8 @@ class Canonical {
   }
   // Where in a clock's cycle the present is: then a period is a whole number of cycles.
   void phase(const Clock& clock) {
-    same(static_cast<std::int64_t>(static_cast<__int128>(now_) * clock.numerator() % clock.denominator()));
+    if (!lacks(Part::phase))
+      same(static_cast<std::int64_t>(static_cast<__int128>(now_) * clock.numerator() % clock.denominator()));
   }
   [[nodiscard]] Present present(const Clock& clock) const {
     Present p;
@@ -232,6 +242,25 @@ class Canonical {
     return names_of(node, space).order;
   }
 
+  // The slots of a space that are free, once all others have names: only how many there are counts. A list that does
+  // not end, or has a slot in it that is in use, makes forms differ.
+  template <class Next>
+  void free_slots(std::int32_t node, Space space, std::int64_t first, std::int64_t end, std::size_t size, Next next) {
+    const Names& names = names_of(node, space);
+    std::int64_t at = first;
+    std::size_t count = 0;
+    for (; at != end && count <= size; at = next(static_cast<std::size_t>(at))) {
+      const auto slot = static_cast<std::size_t>(at);
+      if (at < 0 || slot >= size || (slot < names.seen.size() && names.seen[slot] == walk_)) {
+        differs_ = true;
+        return;
+      }
+      ++count;
+    }
+    if (count > size) differs_ = true;
+    same(count);
+  }
+
   // Forgets the names of a space of node 0, for owners that are walked one after the other.
   void start(Space space) {
     Names& names = names_of(0, space);
@@ -255,6 +284,9 @@ class Canonical {
     differs_ = true;
   }
   void differ() { differs_ = true; }
+  // Leaves a part out, for tests of tests.
+  void leave_out(Part part) { lacking_ = part; }
+  [[nodiscard]] bool lacks(Part part) const { return lacking_ == part; }
 
  private:
   struct Names {
@@ -291,6 +323,7 @@ class Canonical {
 
   static constexpr std::size_t kMostUnits = std::size_t{1} << 20U;
 
+  Part lacking_ = Part::nothing;
   Pass pass_ = Pass::take;
   Fs now_ = 0;
   Form* into_ = nullptr;

@@ -11,6 +11,9 @@ Engine::Engine() : fault_(fault_from_environment()), skipping_(std::make_unique<
   auto graph = std::make_unique<TaskGraph>();
   graph_ = graph.get();
   add(std::move(graph));
+  if (fault_ == Fault::forget_arbiter) leave_out(Part::arbiter);
+  if (fault_ == Fault::forget_timing) leave_out(Part::timing);
+  if (fault_ == Fault::forget_progress) leave_out(Part::progress);
 }
 
 Engine::~Engine() = default;
@@ -64,13 +67,16 @@ Stop Engine::run(std::int64_t budget, bool drain) {
     if ((drain ? graph_->unfinished() : graph_->demanded()) == 0) return Stop::idle;
     if (budget-- <= 0) return Stop::budget;
 
-    const Fs t = *std::min_element(next_.begin(), next_.end());
-    if (t == kNever) deadlock();
+    const Fs due = *std::min_element(next_.begin(), next_.end());
+    if (due == kNever) deadlock();
+    Fs t = due;
+    if (every_edge_) {
+      for (const auto& node : nodes_) t = std::min(t, node->next_edge(now_));
+    }
     active_.clear();
     bool progress = false;
     for (const std::int32_t i : order_) {
-      if (next_[static_cast<std::size_t>(i)] != t) continue;
-      active_.push_back(i);
+      if (called(i, t)) active_.push_back(i);
     }
     // Networks come last and know at once; a memory's answer takes more work.
     for (auto i = active_.rbegin(); i != active_.rend() && !progress; ++i) {
@@ -84,7 +90,7 @@ Stop Engine::run(std::int64_t budget, bool drain) {
     }
     const bool graph_acts = next_[0] == t;
     now_ = t;
-    ++instants_;
+    if (t == due) ++instants_;
     if (fault_ == Fault::unordered_commit) {
       for (const std::int32_t i : active_) {
         nodes_[static_cast<std::size_t>(i)]->evaluate(t);
@@ -104,6 +110,24 @@ Stop Engine::run(std::int64_t budget, bool drain) {
     }
     at_tile_ = false;
   }
+}
+
+bool Engine::called(std::int32_t i, Fs t) const {
+  const auto at = static_cast<std::size_t>(i);
+  if (next_[at] == t) return true;
+  if (!every_edge_ || t == now_) return false;  // once an instant; the task graph may follow in the same one
+  const Fs edge = nodes_[at]->next_edge(t - 1);
+  return edge == t || edge == kNever;
+}
+
+void Engine::leave_out(Part part) {
+  lacking_ = part;
+  skipping_->leave_out(part);
+}
+
+void Engine::set_every_edge(bool on) {
+  every_edge_ = on;
+  for (const auto& node : nodes_) node->set_every_edge(on);
 }
 
 void Engine::retired(std::int32_t from) {
@@ -137,10 +161,19 @@ void Engine::walk(Canonical& c) {
 Form Engine::form() {
   Form form;
   Canonical c;
+  c.leave_out(lacking_);
   c.take(now_, form);
   walk(c);
   if (c.refused() != nullptr) throw std::runtime_error(c.refused());
   return form;
+}
+
+bool Engine::has_form(const Form& form) {
+  Canonical c;
+  c.leave_out(lacking_);
+  c.compare(now_, form, nullptr);
+  walk(c);
+  return c.equal();
 }
 
 void Engine::deadlock() const {
@@ -155,10 +188,14 @@ void Engine::livelock() const {
                       nodes_[static_cast<std::size_t>(graph_->livelocked())]->waiting_for());
 }
 
-void Engine::visit(Visitor& v) {
+void Engine::visit_own(Visitor& v) {
   v.value(Kind::stamp, now_);
   v.value(Kind::counter, instants_);
   v.value(Kind::stamp, decision_);
+}
+
+void Engine::visit(Visitor& v) {
+  visit_own(v);
   for (const auto& node : nodes_) {
     if (fault_ == Fault::skip_state && node->id() == 1) continue;
     node->visit(v);
@@ -171,6 +208,22 @@ std::vector<std::uint8_t> Engine::save() {
   saver.value(Kind::state, count);
   visit(saver);
   return saver.take();
+}
+
+std::vector<Engine::SavedItem> Engine::layout() {
+  std::vector<SavedItem> found = {{-1, {Kind::state, sizeof(std::uint64_t), sizeof(std::uint64_t)}}};
+  const auto add = [&](std::int32_t node, Lister& lister) {
+    for (const Item& item : lister.take()) found.push_back({node, item});
+  };
+  Lister own;
+  visit_own(own);
+  add(-1, own);
+  for (const auto& node : nodes_) {
+    Lister lister;
+    node->visit(lister);
+    add(node->id(), lister);
+  }
+  return found;
 }
 
 void Engine::load(std::span<const std::uint8_t> data) {

@@ -10,6 +10,7 @@
 #include "sim/faults.hpp"
 #include "sim/form.hpp"
 #include "sim/journal.hpp"
+#include "sim/layout.hpp"
 #include "sim/node.hpp"
 #include "sim/task_graph.hpp"
 
@@ -66,11 +67,28 @@ class Engine final : public Mailroom, private Walked {
   // they keep it.
   [[nodiscard]] Form form();
 
+  // Whether what is there now has this form, as skipping asks it.
+  [[nodiscard]] bool has_form(const Form& form);
+
+  // A mutant for tests: from now on all forms, those of skipping as well, lack this. Results may be wrong.
+  void leave_out(Part part);
+
+  // Calls every component at every edge of its clock, and those without a clock at each of these instants, instead of
+  // when they ask for it: the same results, by a run that trusts no component's next event. instants() counts those
+  // that somebody asked for.
+  void set_every_edge(bool on);
+
   // The order in which components are called at one instant, as a permutation of their ids: results do not depend
   // on it, and a test shows so.
   void set_order(std::vector<std::int32_t> order);
 
   [[nodiscard]] std::vector<std::uint8_t> save();
+  // What save() is made of: its own items, then those of every node; of each its node, -1 for its own.
+  struct SavedItem {
+    std::int32_t node = -1;
+    Item item;
+  };
+  [[nodiscard]] std::vector<SavedItem> layout();
   // Throws std::runtime_error when the bytes are not of this system.
   void load(std::span<const std::uint8_t> data);
 
@@ -83,6 +101,8 @@ class Engine final : public Mailroom, private Walked {
   [[noreturn]] void deadlock() const;
   [[noreturn]] void livelock() const;
   void visit(Visitor& v);
+  void visit_own(Visitor& v);
+  [[nodiscard]] bool called(std::int32_t i, Fs t) const;
   void refresh(std::size_t i) { next_[i] = nodes_[i]->next_event(); }
 
   Fault fault_;
@@ -96,6 +116,8 @@ class Engine final : public Mailroom, private Walked {
   std::int64_t instants_ = 0;
   std::unique_ptr<Journal> journal_;
 
+  bool every_edge_ = false;
+  Part lacking_ = Part::nothing;
   bool skipping_on_ = true;
   std::unique_ptr<Skipping> skipping_;
   std::int32_t pace_ = -1;  // the node whose tiles say when to look for a period

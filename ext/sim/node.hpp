@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "sim/component.hpp"
+#include "sim/form.hpp"
 #include "sim/journal.hpp"
 #include "sim/message.hpp"
 
@@ -34,6 +35,10 @@ class Node : public Component {
   // When a value committed at `committed` is seen here: the first edge strictly after it.
   [[nodiscard]] virtual Fs visible_at(Fs committed) const = 0;
   void receive(const Message& m) { inbox_.push(m); }
+  // The first edge of its clock strictly after `t`; kNever: it has none.
+  [[nodiscard]] virtual Fs next_edge(Fs) const { return kNever; }
+  // Called at every edge, it does not trust its own next event.
+  virtual void set_every_edge(bool on) { every_edge_ = on; }
 
   void commit(Fs) override {
     for (const Posted& p : outbox_) mailroom_->deliver(p.to, p.message);
@@ -64,7 +69,11 @@ class Node : public Component {
   void canonical_mail(Walk& c, Show show) {
     c.grows(sequence_);
     inbox_.in_order([&](Message& m) {
-      c.time(m.visible);
+      if (c.lacks(Part::inbox)) {
+        c.move(m.visible, c.shift_fs());
+      } else {
+        c.time(m.visible);
+      }
       c.grows(m.sequence);
       c.same(m.from);
       c.same(m.kind);
@@ -92,6 +101,7 @@ class Node : public Component {
 
   Inbox inbox_;
   Journal* journal_ = nullptr;
+  bool every_edge_ = false;
 
  private:
   struct Posted {
@@ -108,7 +118,8 @@ class Node : public Component {
 class ClockedNode : public Node {
  public:
   explicit ClockedNode(const Clock& clock) : clock_(clock) {}
-  [[nodiscard]] Fs visible_at(Fs committed) const override { return clock_.edge_fs(clock_.edge_after(committed)); }
+  [[nodiscard]] Fs visible_at(Fs committed) const override { return next_edge(committed); }
+  [[nodiscard]] Fs next_edge(Fs t) const override { return clock_.edge_fs(clock_.edge_after(t)); }
 
  protected:
   Clock clock_;

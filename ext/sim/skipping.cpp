@@ -7,11 +7,30 @@
 namespace cosim::sim {
 
 void Skipping::interrupt() {
-  anchored_ = false;
+  weigh_anchors();
   looking_ = true;
-  since_anchor_ = 0;
-  until_anchor_ = 1;
   in_vain_ = 0;
+}
+
+void Skipping::weigh_anchors() {
+  anchored_ = 0;
+  stride_ = 1;
+  since_anchor_ = 0;
+}
+
+bool Skipping::drop_anchor(Walked& system, Fs now) {
+  if (anchored_ == kAnchors) {
+    for (std::size_t i = 1; i < kAnchors / 2; ++i) std::swap(anchors_[i], anchors_[2 * i]);
+    anchored_ = kAnchors / 2;
+    stride_ *= 2;
+  }
+  if (anchors_.size() == anchored_) anchors_.emplace_back();
+  canonical_.take(now, anchors_[anchored_]);
+  system.walk(canonical_);
+  if (canonical_.refused() != nullptr) return false;
+  ++anchored_;
+  since_anchor_ = 0;
+  return true;
 }
 
 void Skipping::give_up(const std::string& why) {
@@ -29,29 +48,41 @@ bool Skipping::repeats(const Period& period, const Period& found) {
   return true;
 }
 
-// The anchor's form has come again: a period, if it is none that begins here anyway.
-void Skipping::keep(Walked& system, Fs now) {
-  canonical_.take(now, again_);
-  system.walk(canonical_);
-  Known found;
-  found.period.length = now - anchor_.now;
-  found.period.growth.reserve(again_.grows.size());
-  for (std::size_t i = 0; i < again_.grows.size(); ++i) {
-    found.period.growth.push_back(again_.grows[i] - anchor_.grows[i]);
+// Looks for an anchor whose form has come again: a period, if it is none that begins here anyway.
+bool Skipping::find(Walked& system, Fs now) {
+  bool taken = false;
+  for (std::size_t i = anchored_; i-- > 0;) {
+    const Form& anchor = anchors_[i];
+    canonical_.compare(now, anchor, nullptr);
+    system.walk(canonical_);
+    if (!canonical_.equal()) continue;
+    if (!taken) {
+      canonical_.take(now, again_);
+      system.walk(canonical_);
+      taken = true;
+    }
+    Period period;
+    period.length = now - anchor.now;
+    period.growth.reserve(again_.grows.size());
+    for (std::size_t at = 0; at < again_.grows.size(); ++at) {
+      period.growth.push_back(again_.grows[at] - anchor.grows[at]);
+    }
+    const auto begins_here = [&](const Known& known) { return known.used == clock_ && repeats(known.period, period); };
+    if (std::any_of(known_.begin(), known_.end(), begins_here)) continue;
+    keep(std::move(period));
+    return true;
   }
-  for (const Known& known : known_) {
-    if (known.used == clock_ && repeats(known.period, found.period)) return;
-  }
-  found.form = again_;
-  found.used = clock_;
+  return false;
+}
+
+void Skipping::keep(Period period) {
   ++report_.found;
-  anchored_ = false;
-  until_anchor_ = 1;
+  weigh_anchors();
   if (known_.size() == kKept) {
     known_.erase(
         std::min_element(known_.begin(), known_.end(), [](const Known& x, const Known& y) { return x.used < y.used; }));
   }
-  known_.push_back(std::move(found));
+  known_.push_back({again_, std::move(period), clock_, -1});
 }
 
 // How many of a known period may be skipped from here; -1 when the system is not at its beginning.
@@ -68,21 +99,12 @@ std::int64_t Skipping::fits(Walked& system, Fs now, Fs bound, const Known& known
 
 Fs Skipping::look(Walked& system, Fs now, Fs bound) {
   ++report_.looks;
-  bool again = false;
-  if (anchored_) {
-    canonical_.compare(now, anchor_, nullptr);
-    system.walk(canonical_);
-    again = canonical_.equal();
-  }
   ++clock_;
   for (Known& known : known_) {
     known.fits = fits(system, now, bound, known);
     if (known.fits >= 0) known.used = clock_;
   }
-  if (again) {
-    keep(system, now);
-    if (known_.back().used == clock_) known_.back().fits = fits(system, now, bound, known_.back());
-  }
+  if (find(system, now)) known_.back().fits = fits(system, now, bound, known_.back());
   // a short period between two refreshes and a long one with refreshes in it may begin here: the longest jump counts
   const Known* chosen = nullptr;
   for (const Known& known : known_) {
@@ -90,17 +112,10 @@ Fs Skipping::look(Walked& system, Fs now, Fs bound) {
     if (known.fits <= 0) continue;
     if (chosen == nullptr || known.fits * known.period.length > chosen->fits * chosen->period.length) chosen = &known;
   }
-  if (!anchored_ || ++since_anchor_ >= until_anchor_) {
-    canonical_.take(now, anchor_);
-    system.walk(canonical_);
-    if (canonical_.refused() != nullptr) {
-      anchored_ = false;
-      give_up(canonical_.refused());
-      return 0;
-    }
-    if (anchored_) until_anchor_ *= 2;
-    anchored_ = true;
-    since_anchor_ = 0;
+  if ((anchored_ == 0 || ++since_anchor_ >= stride_) && !drop_anchor(system, now)) {
+    weigh_anchors();
+    give_up(canonical_.refused());
+    return 0;
   }
   if (chosen != nullptr) {
     const Fs skipped = chosen->period.length * chosen->fits;

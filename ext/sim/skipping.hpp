@@ -1,10 +1,11 @@
 // Finds that a system repeats itself, and how far it will.
 //
 // At instants that every period passes through (its owner calls look() there) the canonical form is compared with kept
-// ones: with those of periods found before, and with one anchor, which is replaced after 1, 2, 4, 8 ... looks, so that
-// any period is found after a few times its length whatever went before it (Brent 1980). A comparison ends at the first
-// difference, so looking in vain costs next to nothing. A form that recurs proves the period; it is kept, with what
-// grows in it by how much, and serves again whenever the system comes back to it.
+// ones: with those of periods found before, and with up to eight anchors a stride of looks apart. When there is no room
+// for another, every second one is given up and the stride doubles, so a period is found at most a quarter of the time
+// after it has begun to repeat itself, whatever went before it. A comparison ends at the first difference, so looking
+// in vain costs next to nothing. A form that recurs proves the period; it is kept, with what grows in it by how much,
+// and serves again whenever the system comes back to it.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +22,7 @@ class Skipping {
   // Looks without a period after which a stretch is stepped to its end.
   static constexpr std::int64_t kMostLooks = 4096;
   static constexpr std::size_t kKept = 8;
+  static constexpr std::size_t kAnchors = 8;
 
   // Something came from outside: what repeated itself need not do so any more.
   void interrupt();
@@ -30,6 +32,8 @@ class Skipping {
   // periods as end before `bound` and below all limits. Returns the time skipped.
   Fs look(Walked& system, Fs now, Fs bound);
 
+  // From now on forms lack this: results may be wrong.
+  void leave_out(Part part) { canonical_.leave_out(part); }
   [[nodiscard]] const SkipReport& report() const { return report_; }
   void note_instants(std::int64_t skipped) { report_.instants += skipped; }
 
@@ -42,17 +46,20 @@ class Skipping {
   };
   [[nodiscard]] std::int64_t fits(Walked& system, Fs now, Fs bound, const Known& known);
   [[nodiscard]] static bool repeats(const Period& period, const Period& found);
-  void keep(Walked& system, Fs now);
+  [[nodiscard]] bool find(Walked& system, Fs now);
+  void keep(Period period);
+  bool drop_anchor(Walked& system, Fs now);  // false: the system has no form
+  void weigh_anchors();
   void give_up(const std::string& why);
 
   Canonical canonical_;
   std::vector<Known> known_;
-  Form anchor_;
-  Form again_;
-  bool anchored_ = false;
-  bool looking_ = true;
+  std::vector<Form> anchors_;  // oldest first; those behind `anchored_` are spare room
+  std::size_t anchored_ = 0;
+  std::int64_t stride_ = 1;  // looks between two anchors
   std::int64_t since_anchor_ = 0;
-  std::int64_t until_anchor_ = 1;
+  Form again_;
+  bool looking_ = true;
   std::int64_t in_vain_ = 0;
   std::int64_t clock_ = 0;  // of looks
   SkipReport report_;

@@ -1,0 +1,61 @@
+"""The canonical form leaves nothing out: flips of the raw state, and mutants of the form that such flips tell apart."""
+
+from __future__ import annotations
+
+import flip_cases
+import pytest
+from skipping_cases import same_form
+
+STOP = 700
+"""Instants after which systems are stopped."""
+
+MUTANTS = {
+    "inbox": "link",
+    "progress": "link",
+    "room": "link",
+    "rate": "link",
+    "copies": "link",
+    "link": "link",
+    "returns": "link+command",
+    "tiles": "link+command",
+    "timing": "link+command",
+    "row": "link+command",
+    "refresh": "link+command",
+    "queue": "link+command",
+    "sram": "flit, SRAM",
+    "path": "flit+rate, stacked",
+    "credit": "flit+rate",
+    "vc": "flit+rate",
+    "wake": "flit+rate, slow router",
+    "allocator": "flit+rate, separable",
+    "turn": "flit+rate",
+}
+"""Part of the form → a system in which flips of that part alone show it."""
+
+FOCUS = {"wake": (450, 6000, 3, 6)}
+"""Another stop, and flips of the network alone."""
+
+
+@pytest.mark.parametrize("name", flip_cases.CASES)
+def test_a_flip_changes_the_form_or_nothing(name: str) -> None:
+    counts, bad = flip_cases.run(name, STOP, 60, seed=1)
+    assert [f"{flip}: {outcome}" for flip, outcome in bad] == []
+    assert counts["differs"] > 10
+
+
+@pytest.mark.parametrize("part", MUTANTS)
+def test_flips_tell_a_form_that_lacks_a_part(part: str) -> None:
+    stop, count, seed, only = FOCUS.get(part, (STOP, 3000, 2, None))
+    _, bad = flip_cases.run(MUTANTS[part], stop, count, seed, part, only)
+    assert len(bad) == 1
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("fault", ["forget_arbiter", "forget_timing", "forget_progress"])
+def test_a_fault_point_is_the_form_that_lacks_the_part(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COSIM_FAULT", fault)
+    forgetting = flip_cases.Stopped.at(flip_cases.CASES["flit"](), STOP)
+    monkeypatch.delenv("COSIM_FAULT")
+    mutant = flip_cases.Stopped.at(flip_cases.CASES["flit"](), STOP, fault.removeprefix("forget_"))
+    assert same_form(forgetting.form, mutant.form)
+    assert len(mutant.form[1]) < len(mutant.whole[1])
