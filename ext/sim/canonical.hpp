@@ -88,6 +88,10 @@ class Canonical {
   [[nodiscard]] bool equal() const { return !differs_ && at_ == with_->same.size() && grow_at_ == with_->grows.size(); }
   // Of limit: periods that fit.
   [[nodiscard]] std::int64_t most() const { return most_; }
+  // Items that were shown: what the walk cost.
+  [[nodiscard]] std::int64_t shown() const {
+    return static_cast<std::int64_t>(pass_ == Pass::take ? into_->same.size() + into_->grows.size() : at_ + grow_at_);
+  }
   // Why there is no form; nullptr when there is one.
   [[nodiscard]] const char* refused() const { return refused_; }
   // Nothing more needs to be shown.
@@ -246,6 +250,7 @@ class Canonical {
   // not end, or has a slot in it that is in use, makes forms differ.
   template <class Next>
   void free_slots(std::int32_t node, Space space, std::int64_t first, std::int64_t end, std::size_t size, Next next) {
+    if (differs_) return;
     const Names& names = names_of(node, space);
     std::int64_t at = first;
     std::size_t count = 0;

@@ -138,7 +138,7 @@ void Engine::retired(std::int32_t from) {
 // The task graph takes no part: between its instants no task begins or ends.
 void Engine::skip() {
   const std::int64_t before = instants_;
-  const Fs skipped = skipping_->look(*this, now_, next_[0]);
+  const Fs skipped = skipping_->look(*this, now_, next_[0], instants_);
   now_ += skipped;
   skipping_->note_instants(instants_ - before);
 }

@@ -10,6 +10,7 @@ void Skipping::interrupt() {
   weigh_anchors();
   looking_ = true;
   in_vain_ = 0;
+  withheld_ = false;
 }
 
 void Skipping::weigh_anchors() {
@@ -26,7 +27,7 @@ bool Skipping::drop_anchor(Walked& system, Fs now) {
   }
   if (anchors_.size() == anchored_) anchors_.emplace_back();
   canonical_.take(now, anchors_[anchored_]);
-  system.walk(canonical_);
+  walk(system);
   if (canonical_.refused() != nullptr) return false;
   ++anchored_;
   since_anchor_ = 0;
@@ -54,11 +55,11 @@ bool Skipping::find(Walked& system, Fs now) {
   for (std::size_t i = anchored_; i-- > 0;) {
     const Form& anchor = anchors_[i];
     canonical_.compare(now, anchor, nullptr);
-    system.walk(canonical_);
+    walk(system);
     if (!canonical_.equal()) continue;
     if (!taken) {
       canonical_.take(now, again_);
-      system.walk(canonical_);
+      walk(system);
       taken = true;
     }
     Period period;
@@ -88,16 +89,21 @@ void Skipping::keep(Period period) {
 // How many of a known period may be skipped from here; -1 when the system is not at its beginning.
 std::int64_t Skipping::fits(Walked& system, Fs now, Fs bound, const Known& known) {
   canonical_.compare(now, known.form, &known.period);
-  system.walk(canonical_);
+  walk(system);
   if (!canonical_.equal()) return -1;
   canonical_.limit(now, known.period);
   if (bound != kNever) canonical_.ends_before(bound);
-  system.walk(canonical_);
+  walk(system);
   const std::int64_t times = canonical_.most();
   return times == std::numeric_limits<std::int64_t>::max() ? 0 : std::max<std::int64_t>(times, 0);
 }
 
-Fs Skipping::look(Walked& system, Fs now, Fs bound) {
+Fs Skipping::look(Walked& system, Fs now, Fs bound, std::int64_t instants) {
+  if (items_ > kItemsAtFirst + kItemsPerInstant * instants) {
+    if (!withheld_) ++report_.reasons["looking for a period had cost its share"];
+    withheld_ = true;
+    return 0;
+  }
   ++report_.looks;
   ++clock_;
   for (Known& known : known_) {
@@ -120,7 +126,7 @@ Fs Skipping::look(Walked& system, Fs now, Fs bound) {
   if (chosen != nullptr) {
     const Fs skipped = chosen->period.length * chosen->fits;
     canonical_.jump(now, chosen->period, chosen->fits);
-    system.walk(canonical_);
+    walk(system);
     ++report_.jumps;
     report_.periods += chosen->fits;
     report_.time += skipped;

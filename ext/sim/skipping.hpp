@@ -6,6 +6,9 @@
 // after it has begun to repeat itself, whatever went before it. A comparison ends at the first difference, so looking
 // in vain costs next to nothing. A form that recurs proves the period; it is kept, with what grows in it by how much,
 // and serves again whenever the system comes back to it.
+//
+// A walk costs what it shows, and a run in which nothing repeats itself must not pay for it: looks are taken as long as
+// all walks have shown no more than a few items for every instant that has passed, those that were skipped included.
 #pragma once
 
 #include <cstdint>
@@ -22,15 +25,19 @@ class Skipping {
   // Looks without a period after which a stretch is stepped to its end.
   static constexpr std::int64_t kMostLooks = 4096;
   static constexpr std::size_t kKept = 8;
+  // Items that walks may show: an item costs nanoseconds, an instant some microseconds, so looking in vain stays at a few
+  // percent of a run.
+  static constexpr std::int64_t kItemsAtFirst = 1 << 15;
+  static constexpr std::int64_t kItemsPerInstant = 16;
   static constexpr std::size_t kAnchors = 8;
 
   // Something came from outside: what repeated itself need not do so any more.
   void interrupt();
   // Whether look() is worth a call in this stretch.
   [[nodiscard]] bool looking() const { return looking_; }
-  // Compares the system as it is after the instant `now` and, when it repeats itself, moves it on by as many whole
+  // Compares the system as it is after the instant `now`, the `instants`th, and, when it repeats itself, moves it on by as many whole
   // periods as end before `bound` and below all limits. Returns the time skipped.
-  Fs look(Walked& system, Fs now, Fs bound);
+  Fs look(Walked& system, Fs now, Fs bound, std::int64_t instants);
 
   // From now on forms lack this: results may be wrong.
   void leave_out(Part part) { canonical_.leave_out(part); }
@@ -44,6 +51,10 @@ class Skipping {
     std::int64_t used = 0;   // look at which the system was last at its beginning
     std::int64_t fits = -1;  // periods that could be skipped from there, -1: it is not there now
   };
+  void walk(Walked& system) {
+    system.walk(canonical_);
+    items_ += canonical_.shown();
+  }
   [[nodiscard]] std::int64_t fits(Walked& system, Fs now, Fs bound, const Known& known);
   [[nodiscard]] static bool repeats(const Period& period, const Period& found);
   [[nodiscard]] bool find(Walked& system, Fs now);
@@ -62,6 +73,8 @@ class Skipping {
   bool looking_ = true;
   std::int64_t in_vain_ = 0;
   std::int64_t clock_ = 0;  // of looks
+  std::int64_t items_ = 0;  // shown by all walks
+  bool withheld_ = false;   // a look, in this stretch
   SkipReport report_;
 };
 

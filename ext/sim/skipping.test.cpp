@@ -65,7 +65,7 @@ Outcome run(Wheel wheel, bool skips, std::int64_t turns) {
   while (wheel.turns < turns && wheel.next < wheel.alarm) {
     const bool top = wheel.step();
     ++stepped;
-    if (skips && top && skipping.looking()) wheel.now += skipping.look(wheel, wheel.now, sim::kNever);
+    if (skips && top && skipping.looking()) wheel.now += skipping.look(wheel, wheel.now, sim::kNever, stepped);
   }
   return {wheel.turns, wheel.steps, wheel.now, stepped};
 }
@@ -106,7 +106,9 @@ TEST_CASE("without a period the search ends, and says so") {
   };
   Drifting drifting;
   sim::Skipping skipping;
-  for (sim::Fs now = 1; skipping.looking(); ++now, ++drifting.at) CHECK(skipping.look(drifting, now, sim::kNever) == 0);
+  for (sim::Fs now = 1; skipping.looking(); ++now, ++drifting.at) {
+    CHECK(skipping.look(drifting, now, sim::kNever, now) == 0);
+  }
   CHECK(skipping.report().looks == sim::Skipping::kMostLooks);
   REQUIRE(skipping.report().reasons.size() == 1);
   CHECK(skipping.report().reasons.begin()->first == "no period within 4096 retired tiles");
@@ -120,7 +122,31 @@ TEST_CASE("a component without a form ends the search with its reason") {
   };
   Refusing refusing;
   sim::Skipping skipping;
-  CHECK(skipping.look(refusing, 1, sim::kNever) == 0);
+  CHECK(skipping.look(refusing, 1, sim::kNever, 1) == 0);
   CHECK_FALSE(skipping.looking());
   CHECK(skipping.report().reasons.at("it is of clay") == 1);
+}
+
+TEST_CASE("looking in vain costs a bounded number of items an instant") {
+  struct Large final : sim::Walked {
+    std::int64_t at = 0;
+    std::int64_t walked = 0;
+    void walk(sim::Canonical& c) override {
+      for (int i = 0; i < 5000; ++i) c.same(i);
+      c.same(at);
+      walked += 5001;
+    }
+  };
+  Large large;
+  sim::Skipping skipping;
+  constexpr std::int64_t kInstants = 20000;
+  for (std::int64_t now = 1; now <= kInstants; ++now, ++large.at) {
+    if (now % 10 == 0) skipping.interrupt();
+    if (skipping.looking()) CHECK(skipping.look(large, now, sim::kNever, now) == 0);
+  }
+  // one look may begin just below the share
+  const std::int64_t share = sim::Skipping::kItemsAtFirst + sim::Skipping::kItemsPerInstant * kInstants;
+  CHECK(large.walked <= share + 20 * 5001);
+  CHECK(large.walked >= share / 2);
+  CHECK(skipping.report().reasons.at("looking for a period had cost its share") > 0);
 }
