@@ -65,6 +65,7 @@ struct Controller::Walk {
     }
     names.row(c, n.row);
     c.same(n.column);
+    c.same(n.pc);
     c.same(std::int64_t{n.bank} << 16U | std::int64_t{index(n.op)} << 8U | static_cast<std::int64_t>(n.row_result));
     c.same(n.message_class);
     names.tag(c, n.op, n.tag);
