@@ -99,7 +99,7 @@ struct Controller::Walk {
       }
     }
     for (const std::int32_t at : p.e.own) earliest(at);
-    c.same(p.e.act_ring_at < m.rules_.act_window());
+    c.same(p.e.act_ring_at >= 0 && p.e.act_ring_at < m.rules_.act_window());
     for (std::int32_t i = 0; i < m.rules_.act_window(); ++i) {
       const std::int32_t at = p.e.act_ring[static_cast<std::size_t>((p.e.act_ring_at + i) % m.rules_.act_window())];
       earliest(at, m.rules_.act_window_ticks());
@@ -150,6 +150,7 @@ struct Controller::Walk {
 
   void all() {
     c.same(t & m.any_edge());
+    c.same((present.now - m.base_) >> 31);  // the base is near
     earliest(m.now_);
     const std::int32_t quiet_until = m.quiet_until_;
     m.note_refreshes();

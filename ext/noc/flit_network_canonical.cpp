@@ -112,7 +112,9 @@ struct FlitNetwork::Walk {
           if (!c.lacks(sim::Part::vc))
             c.same(std::uint64_t{in.vcs} << 16U | std::uint64_t{in.output} << 8U | in.output_vc);
           c.same(in.visible);
-          if (((masks.blocked | masks.parked | heads) & bit64(id & 63U)) != 0) c.same(in.since);
+          const bool waits = ((masks.blocked | masks.parked | heads) & bit64(id & 63U)) != 0;
+          const bool to_wait = n.allocation_ != nullptr && in.output != kNoPort;  // also of what has not asked yet
+          if (waits || to_wait) c.same(in.since);
           ring(in.front);
           OutputVc& out = n.output(id);
           constants(port, in, out);
