@@ -25,9 +25,9 @@ class Skipping {
   // Looks without a period after which a stretch is stepped to its end.
   static constexpr std::int64_t kMostLooks = 4096;
   static constexpr std::size_t kKept = 8;
-  // Items that walks may show: an item costs nanoseconds, an instant some microseconds, so looking in vain stays at a few
-  // percent of a run.
-  static constexpr std::int64_t kItemsAtFirst = 1 << 15;
+  // Items that walks may show: an item costs nanoseconds, an instant some microseconds, so looking in vain stays at a
+  // few percent of a run.
+  static constexpr std::int64_t kItemsAtFirst = 1 << 18;
   static constexpr std::int64_t kItemsPerInstant = 16;
   static constexpr std::size_t kAnchors = 8;
 
@@ -35,8 +35,8 @@ class Skipping {
   void interrupt();
   // Whether look() is worth a call in this stretch.
   [[nodiscard]] bool looking() const { return looking_; }
-  // Compares the system as it is after the instant `now`, the `instants`th, and, when it repeats itself, moves it on by as many whole
-  // periods as end before `bound` and below all limits. Returns the time skipped.
+  // Compares the system as it is after the instant `now`, the `instants`th, and, when it repeats itself, moves it on by
+  // as many whole periods as end before `bound` and below all limits. Returns the time skipped.
   Fs look(Walked& system, Fs now, Fs bound, std::int64_t instants);
 
   // From now on forms lack this: results may be wrong.
