@@ -51,11 +51,15 @@ def test_flips_tell_a_form_that_lacks_a_part(part: str) -> None:
 
 
 @pytest.mark.faults
-@pytest.mark.parametrize("fault", ["forget_arbiter", "forget_timing", "forget_progress"])
-def test_a_fault_point_is_the_form_that_lacks_the_part(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("fault", "system"), [("forget_arbiter", "flit"), ("forget_timing", "flit"), ("forget_progress", "link")]
+)
+def test_a_fault_point_is_the_form_that_lacks_the_part(
+    fault: str, system: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("COSIM_FAULT", fault)
-    forgetting = flip_cases.Stopped.at(flip_cases.CASES["flit"](), STOP)
+    forgetting = flip_cases.Stopped.at(flip_cases.CASES[system](), STOP)
     monkeypatch.delenv("COSIM_FAULT")
-    mutant = flip_cases.Stopped.at(flip_cases.CASES["flit"](), STOP, fault.removeprefix("forget_"))
+    mutant = flip_cases.Stopped.at(flip_cases.CASES[system](), STOP, fault.removeprefix("forget_"))
     assert same_form(forgetting.form, mutant.form)
     assert len(mutant.form[1]) < len(mutant.whole[1])
