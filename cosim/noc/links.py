@@ -24,7 +24,7 @@ class LinkCounters:
     """
 
     config: NetworkConfig
-    spec: _core.NetworkSpec
+    spec: _core.NetworkSpec = field(repr=False)
     outputs: Sequence[tuple[int, int]]
     counters: npt.NDArray[np.int64]
     cycles: int

@@ -17,6 +17,7 @@ net = noc.Network({"topology": {"kind": "mesh", "shape": [4, 4]}, "routing": "do
 run = net.run_traffic("uniform", injection_rate=0.3, packet_size_flits=2, warmup_cycles=200, measure_cycles=800, seed=7)
 for field in sorted(run.__dataclass_fields__):
     add(getattr(run, field))
+add(run.links)
 """,
     "memory": """
 import numpy as np
