@@ -207,8 +207,9 @@ class Experiment:
 
     def estimate(self) -> Estimate:
         """Work and time that a validation will take."""
-        return Estimate.together([self._own_estimate(), *(companion.estimate() for companion in self.companions)])
+        return Estimate.together([self._own_estimate, *(companion.estimate() for companion in self.companions)])
 
+    @cached_property
     def _own_estimate(self) -> Estimate:
         """Without companions."""
         parts = self._campaign(None, 1).parts
@@ -216,8 +217,7 @@ class Experiment:
 
     def _campaign(self, units: Path | None, jobs: int) -> Campaign:
         # what runs at the base does not depend on claims and other points: its units are kept without them
-        apart: dict[str, Any] = {"sweeps": {}, "claims": None, "components": None, "companions": ()}
-        base = resolved_yaml(self._loaded.spec.model_copy(update=apart))
+        base = resolved_yaml(self._loaded.spec.alone())
         parts = [CampaignPart(self._setup, self.resolved, UnitStore(units, base))]
         parts += [
             CampaignPart(point.setup, point.resolved, UnitStore(units, point.resolved), point.title)
@@ -275,7 +275,7 @@ class Experiment:
         if not self.companions:
             return self._validate_alone(jobs, folder, progress)
         everything = [self, *self.companions]
-        shares = [max(item._own_estimate().seconds, 1e-9) for item in everything]
+        shares = [max(item._own_estimate.seconds, 1e-9) for item in everything]
         reports: dict[str, Report] = {}
         for position, item in enumerate(everything):
             shown = None if progress is None else _part_of(progress, shares, position, item.name)

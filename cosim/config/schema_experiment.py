@@ -461,6 +461,10 @@ class ExperimentSpec(Spec):
     components: ComponentsSpec | None = None
     companions: Items[Text] = ()
 
+    def alone(self) -> ExperimentSpec:
+        """The base by itself: without sweeps, and without claims and what is there for them."""
+        return self.model_copy(update={"sweeps": {}, "claims": None, "components": None, "companions": ()})
+
     def problems(self) -> Iterator[Problem]:
         titles = [policy.title for policy in self.policies]
         for position in duplicates(titles):

@@ -69,11 +69,8 @@ def base_value(spec: ExperimentSpec, axis: str) -> float | None:
 
 
 def _open(spec: ExperimentSpec, sweep: SweepSpec, point: PointSpec) -> LoadedExperiment:
-    document = parse_yaml(resolved_yaml(spec))
+    document = parse_yaml(resolved_yaml(spec.alone()))
     assert isinstance(document.data, dict)
-    for key in ("sweeps", "claims", "companions", "components"):
-        document.forget((key,))
-        document.data.pop(key, None)
     apply_overrides(document, [f"{key}={json.dumps(value)}" for key, value in point.set.items()])
     titles = [policy.title for policy in spec.policies]
     listed = _listed(document)
