@@ -222,6 +222,13 @@ class Policy:
     """Message class of prefetches: the lowest one, or ``weight``, that of demand loads."""
     local_reduction: bool = False
     """Whether a chiplet adds up what its experts return for one token before it sends the sum back."""
+    dispatch_once: bool = False
+    """Whether a token that several of its experts want at one chiplet is sent there once."""
+    metadata_bytes: int = 0
+    """What every chiplet tells every other, for each expert held there, before it sends tokens; 0: nothing."""
+    all_reduce: bool = False
+    """Whether every chiplet holds every token before and after a layer, so that none is sent and a ring all-reduce sums
+    what the chiplets computed: tensor parallelism. Every replica is then split over all that compute."""
     delivery: DeliveryName = "unicast"
     """How the weights of a replica reach the endpoints of :meth:`execute_at` that help with it."""
     phase_aligned: bool = False

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +26,7 @@ IntArray = npt.NDArray[np.int64]
 
 
 class _Shares(Policy):
-    """One replica of every expert, split over the chiplets that a share names; tokens go to all of its parts."""
+    """One replica of every expert, split over the chiplets that a share names."""
 
     def _neurons(self, system: System, model: ModelSpec) -> IntArray:
         """Neurons of every expert on every compute endpoint, shape (MoE layers, experts, compute endpoints)."""
@@ -56,16 +57,40 @@ class _Shares(Policy):
 
 
 class TensorParallel(_Shares):
-    """Every expert in equal slices on every chiplet (TP of HDA-MoE, section II)."""
+    """Every expert in equal slices on every chiplet, all tokens on every chiplet, and a ring all-reduce of their
+    partial sums (TP of HDA-MoE, section II and Eq. 4)."""
 
     name = "tensor_parallel"
+    all_reduce = True
 
     def _neurons(self, system: System, model: ModelSpec) -> IntArray:
         shares = tensor_parallel(1, model.experts, len(system.compute_endpoints)).shares
         return np.broadcast_to(whole_neurons(shares[0], model.moe_intermediate), (model.moe_layers, *shares.shape[1:]))
 
 
-class ExpertParallel(_Shares):
+class _Dispatched(_Shares):
+    """Tokens go to all parts of their experts and come back."""
+
+    class Params(Policy.Params):
+        """``dispatch``: a token is sent for each of its experts, or once to a chiplet however many of them are there.
+        ``gather``: every expert's output comes back, or one sum of a token from a chiplet. Both per chiplet is what
+        Eq. 2 of HDA-MoE counts. ``metadata_bytes``: of the count of tokens for an expert that every chiplet tells the
+        one that holds it before it sends any (the all-to-all of its section II); 0: none."""
+
+        dispatch: Literal["per_expert", "per_chiplet"] = "per_expert"
+        gather: Literal["per_expert", "per_chiplet"] = "per_expert"
+        metadata_bytes: Annotated[int, Field(ge=0)] = 0
+
+    params: Params
+
+    def __init__(self, params: Mapping[str, object] | None = None) -> None:
+        super().__init__(params)
+        self.dispatch_once = self.params.dispatch == "per_chiplet"
+        self.local_reduction = self.params.gather == "per_chiplet"
+        self.metadata_bytes = self.params.metadata_bytes
+
+
+class ExpertParallel(_Dispatched):
     """Whole experts in blocks of chiplets; with more chiplets than experts each is sliced over its block (EP of
     HDA-MoE, section II, as its published code lays it out)."""
 
@@ -76,13 +101,13 @@ class ExpertParallel(_Shares):
         return np.broadcast_to(whole_neurons(shares[0], model.moe_intermediate), (model.moe_layers, *shares.shape[1:]))
 
 
-class Placed(_Shares):
+class Placed(_Dispatched):
     """The placement of a file that ``cosim place search`` wrote."""
 
     name = "placed"
 
-    class Params(Policy.Params):
-        """``file``: a shipped placement by name, or a path."""
+    class Params(_Dispatched.Params):
+        """``file``: a shipped placement by name, or a path; the others as of expert_parallel."""
 
         file: Annotated[str, Field(min_length=1)]
 

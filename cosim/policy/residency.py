@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 
 __all__ = ["CopyOrder", "RegionAllocator", "Residency"]
 
+_LAYER, _EXPERT, _VERSION, _TIER, _MEMORY, _ADDRESS = (
+    list(DIRECTORY.names or ()).index(name) for name in ("layer", "expert", "version", "tier", "memory", "address")
+)
+
 
 class RegionAllocator:
     """First-fit regions of equal alignment in one memory endpoint's tier.
@@ -420,14 +424,19 @@ class Residency:
 
     def use(self, replicas: Iterable[int], change: int) -> None:
         """Books token groups that start (+1) or end (-1) using replicas; reclaims what is drained."""
+        shown = None if self._directory is None else self._directory.rows["in_flight"]
         for identity in replicas:
-            row = self._rows.get(identity, self._draining.get(identity))
+            row = self._rows.get(identity)
+            published = row is not None
+            if row is None:
+                row = self._draining.get(identity)
             if row is None:
                 raise ValueError(f"replica {identity} is not there")
             row["in_flight"] += change
-            if self._directory is not None and identity in self._rows:
-                self._directory.rows["in_flight"][self._position[identity]] = row["in_flight"]
-            if identity in self._draining and row["in_flight"] == 0 and not self._kept(identity):
+            if published:
+                if shown is not None:
+                    shown[self._position[identity]] += change
+            elif row["in_flight"] == 0 and not self._kept(identity):
                 self._reclaim(identity)
 
     def close_window(self) -> None:
@@ -719,8 +728,9 @@ class Residency:
             if row is None:
                 problems.append(f"replica {identity}: it has been reclaimed")
                 continue
-            layer, expert, version = (int(row[name]) for name in ("layer", "expert", "version"))
-            problem = self._store.problem(_region(row), layer, expert, version)
+            held = row.item()
+            layer, expert, version = held[_LAYER], held[_EXPERT], held[_VERSION]
+            problem = self._store.problem((held[_TIER], held[_MEMORY], held[_ADDRESS]), layer, expert, version)
             if problem:
                 problems.append(f"replica {identity} of expert {expert} in layer {layer}: {problem}")
         if problems:

@@ -14,11 +14,12 @@ import numpy.typing as npt
 from cosim._core import TaskKind
 from cosim.config.errors import ConfigErrors, did_you_mean, one_of
 from cosim.run.machine import Machine, build_machine
+from cosim.workload.collectives import ring_steps
 
 if TYPE_CHECKING:
     from cosim.system import System
 
-__all__ = ["NETWORKS", "messages_fs", "ring_all_reduce_fs", "ring_order"]
+__all__ = ["NETWORKS", "messages_fs", "ring_all_reduce_fs"]
 
 IntArray = npt.NDArray[np.int64]
 
@@ -69,34 +70,6 @@ def messages_fs(system: System, network: str, source: IntArray, destination: Int
     return _run(machine, _transfers(machine, source, destination, sizes_bytes), none, none)
 
 
-def ring_order(hops: IntArray) -> IntArray:
-    """Endpoints in a ring with few links between neighbours: the nearest next, then exchanges (2-opt) until none helps.
-
-    Args:
-        hops: links between endpoints, shape (endpoints, endpoints).
-    """
-    count = len(hops)
-    ring = [0]
-    left = set(range(1, count))
-    while left:
-        at = ring[-1]
-        ring.append(min(left, key=lambda other: (int(hops[at, other]), other)))
-        left.remove(ring[-1])
-    better = True
-    while better:
-        better = False
-        for first in range(count - 1):
-            for last in range(first + 1, count):
-                a, b = ring[first - 1], ring[first]
-                c, d = ring[last], ring[(last + 1) % count]
-                if a == c or b == d:
-                    continue
-                if hops[a, c] + hops[b, d] < hops[a, b] + hops[c, d]:
-                    ring[first : last + 1] = reversed(ring[first : last + 1])
-                    better = True
-    return np.array(ring, dtype=np.int64)
-
-
 def ring_all_reduce_fs(system: System, network: str, size_bytes: int, order: IntArray) -> int:
     """A ring all-reduce of ``size_bytes`` on every compute endpoint of ``order``: reduce-scatter, then all-gather.
 
@@ -116,15 +89,6 @@ def ring_all_reduce_fs(system: System, network: str, size_bytes: int, order: Int
     if count < 2:
         return 0
     machine = _machine(system, network)
-    steps = 2 * (count - 1)
-    place = np.arange(count, dtype=np.int64)
-    ends = (place + 1) * size_bytes // count - place * size_bytes // count
-    # endpoint at place p sends slice p - step in step `step`: what it has just received
-    slices = (place[None, :] - np.arange(steps)[:, None]) % count
-    columns = _transfers(
-        machine, np.tile(order, steps), np.tile(np.roll(order, -1), steps), ends[slices].reshape(-1).astype(np.int64)
-    )
-    task = np.arange(steps * count, dtype=np.int64).reshape(steps, count)
-    after = task[1:].reshape(-1)
-    before = np.roll(task, 1, axis=1)[:-1].reshape(-1)
-    return _run(machine, columns, before, after)
+    ring = ring_steps(order, size_bytes)
+    columns = _transfers(machine, ring.source, ring.destination, ring.size_bytes)
+    return _run(machine, columns, ring.before, ring.after)

@@ -98,11 +98,10 @@ def group_rows(results: Sequence[LayerResult], seed: int, neurons: int) -> pd.Da
                 "first_tokens": result.first_tokens,
                 "fetch_bytes": result.fetch_bytes.astype(np.int64),
                 "resident_fraction": result.resident_fraction,
+                **{f"{stage}_fs": result.stages[stage] for stage in STAGES},
+                "total_fs": result.stages["end"] - result.start_fs,
             }
         )
-        for stage in STAGES:
-            part[f"{stage}_fs"] = result.stages[stage]
-        part["total_fs"] = result.stages["end"] - result.start_fs
         parts.append(part)
     frame: pd.DataFrame = pd.concat(parts, ignore_index=True)
     return frame

@@ -11,8 +11,9 @@ import numpy.typing as npt
 from cosim.analytic.hda_moe_equations import node_tokens, node_traffic_time_s
 from cosim.placement.activation import Activation
 from cosim.placement.traffic import layer_transfers
-from cosim.run.communication import NETWORKS, messages_fs, ring_all_reduce_fs, ring_order
+from cosim.run.communication import NETWORKS, messages_fs, ring_all_reduce_fs
 from cosim.run.placing import system_links
+from cosim.workload.collectives import ring_order
 
 if TYPE_CHECKING:
     from cosim.link.topology import LinkTopology

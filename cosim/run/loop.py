@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -34,8 +35,9 @@ from cosim.run.machine import COMPUTE, DECISION, FETCH, REVOKE, Machine, single_
 from cosim.run.pressure import PressureMeter
 from cosim.run.recording import DecisionRecord, LayerDecision
 from cosim.system.backbone import backbone_work
+from cosim.workload.collectives import AllReduce, Metadata, ring_order
 from cosim.workload.gating import GateCounts, choose, kept_choices
-from cosim.workload.groups import first_tokens, shared_groups, token_groups, token_homes
+from cosim.workload.groups import first_tokens, replicated_groups, shared_groups, token_groups, token_homes
 from cosim.workload.legs import legs_of, returned_bytes
 from cosim.workload.lowering import LayerTasks, SharedReads, WorkRates, lower_layer
 from cosim.workload.stages import STAGES, group_stages
@@ -267,6 +269,9 @@ class RunLoop:
         chiplets = directory.rows["chiplet"][rows_of_legs]
         firsts = first_tokens(ids, homes, groups, legs, chiplets)
         groups, assigned = groups[legs], rows_of_legs
+        if self.policy.all_reduce:
+            self._check_spread(assigned, directory)
+            groups, assigned, firsts = replicated_groups(groups, assigned, chiplets, firsts)
         if self.inputs.rates.shared_bytes:
             shared = shared_groups(homes, layer, model.experts, model.activation_bytes)
             groups = np.concatenate([groups, shared])
@@ -288,6 +293,9 @@ class RunLoop:
             gather_bytes=returned_bytes(groups, replicas, model, self.policy.partial_sum_bytes),
             waits=waits,
             summed_tokens=summed,
+            sent_tokens=firsts if self.policy.dispatch_once else None,
+            metadata=self._metadata(directory, layer),
+            all_reduce=self._all_reduce(len(rows)),
             shared_reads=self._shared_reads(),
         )
         base = machine.engine.submit(tasks.columns, tasks.before, tasks.after, effective)
@@ -390,6 +398,39 @@ class RunLoop:
         before = np.arange(len(chiplets), dtype=np.int64)
         base = self.machine.engine.submit(columns, before, np.full(len(chiplets), len(chiplets)), start_fs)
         self._run_to(LAYER_ROUTED, base, base + len(jobs))
+
+    def _metadata(self, directory: Directory, layer: int) -> Metadata | None:
+        """Every chiplet tells every other how many tokens each of its experts will get."""
+        each, endpoints = self.policy.metadata_bytes, self.machine.compute_endpoints.astype(np.int64)
+        if not each or len(endpoints) < 2:
+            return None
+        here = directory.rows["chiplet"][directory.rows["layer"] == layer]
+        held = np.bincount(here, minlength=int(endpoints.max()) + 1)[endpoints]
+        return Metadata(endpoints, each * np.maximum(held, 1))
+
+    def _all_reduce(self, tokens: int) -> AllReduce | None:
+        if not self.policy.all_reduce or len(self.machine.compute_endpoints) < 2:
+            return None
+        return AllReduce(self._ring, tokens * self.inputs.model.hidden * self.policy.partial_sum_bytes)
+
+    @cached_property
+    def _ring(self) -> npt.NDArray[np.int64]:
+        """All compute endpoints in a ring of few links."""
+        endpoints, routes = self.machine.compute_endpoints.astype(np.int64), self.machine.system.routes
+        routers = routes.router[endpoints]
+        return endpoints[ring_order(routes.hops[np.ix_(routers, routers)])]
+
+    def _check_spread(self, assigned: npt.NDArray[np.int32], directory: Directory) -> None:
+        """Raises PolicyError unless every replica in use has a part on every compute endpoint."""
+        rows = directory.rows[np.unique(assigned)]
+        replicas, parts = np.unique(rows["part_of"], return_counts=True)
+        short = np.flatnonzero(parts != len(self.machine.compute_endpoints))
+        if len(short):
+            expert = int(rows["expert"][rows["part_of"] == replicas[short[0]]][0])
+            raise PolicyError(
+                f"policy {self.policy.name}: all_reduce needs every expert on all of the "
+                f"{len(self.machine.compute_endpoints)} compute endpoints, expert {expert} is on {parts[short[0]]}"
+            )
 
     def _shared_reads(self) -> SharedReads | None:
         if not self.delivery.reads_once:
@@ -601,8 +642,8 @@ class RunLoop:
         directory: Directory,
     ) -> dict[str, int]:
         size = tasks.columns["bytes"]
-        self.moved["dispatch"] += int(size[tasks.dispatch_of_group[tasks.dispatch_of_group >= 0]].sum())
-        self.moved["gather"] += int(size[np.unique(tasks.gather_of_group[tasks.gather_of_group >= 0])].sum())
+        self.moved["dispatch"] += tasks.dispatch_bytes
+        self.moved["gather"] += tasks.gather_bytes
         brought = int(records["moved_bytes"][fetched].sum())
         near = directory.rows["executes_at"][tasks.replica_rows] == NEAR_MEMORY
         if bool(near.any()):

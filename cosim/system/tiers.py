@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from cosim.config.schema_hardware import HardwareSpec
 from cosim.config.units import BYTES, format_quantity
@@ -39,9 +40,15 @@ class Tier:
 
     def serving(self, chiplet: int) -> tuple[int, ...]:
         """The endpoints whose weights may be executed at ``chiplet``."""
-        return tuple(
-            endpoint for endpoint, served in zip(self.endpoints, self.served, strict=True) if chiplet in served
-        )
+        return self._serving.get(chiplet, ())
+
+    @cached_property
+    def _serving(self) -> dict[int, tuple[int, ...]]:
+        found: dict[int, list[int]] = {}
+        for endpoint, served in zip(self.endpoints, self.served, strict=True):
+            for chiplet in dict.fromkeys(served):
+                found.setdefault(chiplet, []).append(endpoint)
+        return {chiplet: tuple(endpoints) for chiplet, endpoints in found.items()}
 
 
 def package_places(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["GROUPS", "first_tokens", "shared_groups", "token_groups", "token_homes"]
+__all__ = ["GROUPS", "first_tokens", "replicated_groups", "shared_groups", "token_groups", "token_homes"]
 
 GROUPS = np.dtype(
     [
@@ -116,3 +116,28 @@ def first_tokens(
     by_place = np.lexsort((leg, place))
     first = by_place[np.flatnonzero(np.diff(place[by_place], prepend=-1))]
     return np.bincount(leg[first], minlength=len(leg_group)).astype(np.int64)
+
+
+def replicated_groups(
+    groups: npt.NDArray[np.void],
+    assigned: npt.NDArray[np.int32],
+    chiplets: npt.NDArray[np.int32],
+    firsts: npt.NDArray[np.int64],
+) -> tuple[npt.NDArray[np.void], npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+    """Legs where every chiplet holds every token: those of one part are one group, at home where the part is.
+
+    Args:
+        groups: of each leg; assigned: directory row; chiplets: where it runs; firsts: of :func:`first_tokens`.
+
+    Returns: groups, directory rows and first tokens, a part each, in the order of the rows.
+    """
+    rows, first, leg = np.unique(assigned, return_index=True, return_inverse=True)
+    leg = leg.reshape(-1)
+    merged = groups[first].copy()
+    for column in ("tokens", "bytes"):
+        merged[column] = 0
+        np.add.at(merged[column], leg, groups[column])
+    merged["source"] = merged["aggregator"] = chiplets[first]
+    counted = np.zeros(len(rows), dtype=np.int64)
+    np.add.at(counted, leg, firsts)
+    return merged, rows.astype(np.int32), counted

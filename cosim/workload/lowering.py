@@ -4,8 +4,10 @@ A layer becomes, for every token group, a dispatch to the chiplet of its replica
 for every replica in use, one fetch of the expert's weights and one compute job that starts when all its groups have
 arrived and works through the weights tile by tile; and one decision behind the last of them. Where the weights of a
 replica are read once for its chiplet and its helpers, their fetches are one stream. Tokens that are already
-where they are needed are not sent. Scope ``moe`` adds the gate before the routing, the shared experts as replicas at
-every token's own chiplet, and a combine at every aggregator behind its last gather.
+where they are needed are not sent. Tokens may be sent once to a chiplet that several of their experts are on, behind
+an all-to-all that tells it what comes; where every chiplet holds every token, a ring all-reduce stands in the place of
+dispatch and gather. Scope ``moe`` adds the gate before the routing, the shared experts as replicas at every token's own
+chiplet, and a combine at every aggregator behind its last gather, or before the all-reduce.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import numpy.typing as npt
 
 from cosim._core import TaskKind
 from cosim.policy.directory import Directory
+from cosim.workload.collectives import AllReduce, Metadata, RingSteps, ring_steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -30,6 +33,9 @@ FETCH = int(TaskKind.fetch)
 COMPUTE = int(TaskKind.compute)
 DECISION = int(TaskKind.decision)
 STREAM = int(TaskKind.stream)
+DELAY = int(TaskKind.delay)
+
+Edges = list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]
 
 
 @dataclass(frozen=True)
@@ -55,8 +61,8 @@ class WorkRates:
 
     def cycles(self, endpoint: int, macs: int) -> int:
         """Whole cycles for ``macs`` multiply-accumulates, at least one."""
-        exact = self.cycles_per_mac[endpoint] * macs
-        return max(1, -(-exact.numerator // exact.denominator))
+        each = self.cycles_per_mac[endpoint]
+        return max(1, -(-each.numerator * macs // each.denominator))
 
     def macs_of(self, expert: int) -> int:
         """Multiply-accumulates of one token in an expert, shared ones included."""
@@ -86,13 +92,19 @@ class LayerTasks:
     """Columns for the engine, and which task does what for which group.
 
     columns: one array per task field, tasks in the order fetch or stream, compute (per row in use), dispatch, gather,
-        combine, decision. Streams come first, those of the most tokens before others.
+        combine, metadata or all-reduce, decision. Streams come first, those of the most tokens before others.
     before, after: dependencies as task indices.
     replica_rows: directory row per replica in use, int32, shape (replicas,).
     fetch_of_replica: task that brings the weights, int64, shape (replicas,); a stream is that of several.
     replica_of_group: index into ``replica_rows``, int32, shape (groups,).
-    dispatch_of_group, gather_of_group: task index, -1 where the tokens need not travel, int64, shape (groups,).
+    dispatch_of_group, gather_of_group: task index, -1 where the tokens need not travel, int64, shape (groups,). Several
+        groups may share one. Of an all-reduce, the delay without length that ends it at the group's chiplet.
+    sent_of_group: task that is ready when the group's outputs set out, -1 where they do not, int64, shape (groups,):
+        the gather, or the start of the all-reduce at the group's chiplet.
     combine_of_group: task index, -1 in scope ``routed``, int64, shape (groups,).
+    dispatch_bytes, gather_bytes: of all messages before and behind the computations.
+    combines_first: whether the combine stands before the gather, an all-reduce.
+    announced: whether dispatches wait for metadata.
     The first fetch has index 0, the first compute ``fetches``.
     """
 
@@ -104,8 +116,13 @@ class LayerTasks:
     replica_of_group: npt.NDArray[np.int32]
     dispatch_of_group: npt.NDArray[np.int64]
     gather_of_group: npt.NDArray[np.int64]
+    sent_of_group: npt.NDArray[np.int64]
     combine_of_group: npt.NDArray[np.int64]
     tokens_of_replica: npt.NDArray[np.int64]
+    dispatch_bytes: int
+    gather_bytes: int
+    combines_first: bool = False
+    announced: bool = False
 
     @property
     def tasks(self) -> int:
@@ -137,6 +154,9 @@ def lower_layer(
     gather_bytes: npt.NDArray[np.int64] | None = None,
     waits: Mapping[int, int] | None = None,
     summed_tokens: npt.NDArray[np.int64] | None = None,
+    sent_tokens: npt.NDArray[np.int64] | None = None,
+    metadata: Metadata | None = None,
+    all_reduce: AllReduce | None = None,
     shared_reads: SharedReads | None = None,
 ) -> LayerTasks:
     """Tasks of one layer.
@@ -154,7 +174,12 @@ def lower_layer(
         gather_bytes: what comes back of each group; as much as was sent if not given.
         summed_tokens: where a chiplet adds up what its experts return for one token before it sends the sum: of each
             group the tokens that no earlier group brings to its chiplet. There is then one gather per chiplet and
-            aggregator, behind the last of their computations.
+            aggregator, behind the last of their computations, of the widest numbers that are in it.
+        sent_tokens: where a token is sent once to a chiplet however many of its experts are there: the same counts.
+            There is then one dispatch per source and chiplet, before all of their computations.
+        metadata: what endpoints tell each other first. A dispatch waits until its source has been told by all.
+        all_reduce: where every chiplet holds every token before and after the layer, so that no group has a way to go:
+            the collective that sums what the chiplets computed.
         waits: replica identity → task of an earlier submission that its fetch and its groups' dispatches wait for.
         shared_reads: of replicas that several endpoints work on; if not given, each reads for itself.
     """
@@ -170,26 +195,21 @@ def lower_layer(
     dispatched = np.flatnonzero(groups["source"] != target)
     gathered = np.flatnonzero(groups["aggregator"] != target)
     returned_bytes = (groups["bytes"] if gather_bytes is None else gather_bytes).astype(np.int64)
-    gather_of_gathered = np.arange(len(gathered))
-    sent_back = gathered
-    if summed_tokens is not None and len(gathered):
-        sums = target[gathered] * (int(groups["aggregator"].max()) + 1) + groups["aggregator"][gathered]
-        _, first, gather_of_gathered = np.unique(sums, return_index=True, return_inverse=True)
-        gather_of_gathered = gather_of_gathered.reshape(-1)
-        each = returned_bytes[gathered] // groups["tokens"][gathered]  # of one token
-        sent_back = gathered[first]
-        returned_bytes = returned_bytes.copy()
-        returned_bytes[sent_back] = np.bincount(
-            gather_of_gathered, weights=each * summed_tokens[gathered], minlength=len(first)
-        ).astype(np.int64)
+    out = _messages(groups, dispatched, groups["source"], target, groups["bytes"].astype(np.int64), sent_tokens)
+    home = _messages(groups, gathered, target, groups["aggregator"], returned_bytes, summed_tokens)
+    ring = None if all_reduce is None else ring_steps(all_reduce.order, all_reduce.size_bytes)
+    if ring is not None and (len(dispatched) or len(gathered) or metadata is not None):
+        raise ValueError("an all-reduce stands in the place of dispatch and gather: every token is at every chiplet")
     aggregators, aggregator_of_group = np.unique(groups["aggregator"], return_inverse=True)
     aggregator_of_group = aggregator_of_group.reshape(-1)
     fetch_of_replica = _fetches(rows["replica"][replica_rows], tokens_of_replica, shared_reads is not None)
     fetches = int(fetch_of_replica.max()) + 1
     first_dispatch = fetches + replicas
-    first_gather = first_dispatch + len(dispatched)
-    first_combine = first_gather + len(sent_back)
-    decision = first_combine + (len(aggregators) if combine else 0)
+    first_gather = first_dispatch + len(out.size_bytes)
+    first_combine = first_gather + len(home.size_bytes)
+    first_collective = first_combine + (len(aggregators) if combine else 0)
+    collective = _collective(first_collective, metadata, ring)
+    decision = first_collective + len(collective.kind)
     count = decision + 1
 
     kind = np.empty(count, dtype=np.uint8)
@@ -232,18 +252,18 @@ def lower_layer(
 
     sent = slice(first_dispatch, first_gather)
     kind[sent] = TRANSFER
-    source[sent] = nodes[groups["source"][dispatched]]
-    destination[sent] = nodes[target[dispatched]]
-    size[sent] = groups["bytes"][dispatched]
+    source[sent] = nodes[groups["source"][out.first]]
+    destination[sent] = nodes[target[out.first]]
+    size[sent] = out.size_bytes
 
     back = slice(first_gather, first_combine)
     kind[back] = TRANSFER
-    source[back] = nodes[target[sent_back]]
-    destination[back] = nodes[groups["aggregator"][sent_back]]
-    size[back] = returned_bytes[sent_back]
+    source[back] = nodes[target[home.first]]
+    destination[back] = nodes[groups["aggregator"][home.first]]
+    size[back] = home.size_bytes
 
     if combine:
-        summed = slice(first_combine, decision)
+        summed = slice(first_combine, first_collective)
         kind[summed] = COMPUTE
         source[summed] = destination[summed] = nodes[aggregators]
         # every (token, expert) pair is one term of the sum
@@ -254,27 +274,44 @@ def lower_layer(
             for aggregator, terms in zip(aggregators.tolist(), pairs.tolist(), strict=True)
         ]
 
+    extra = slice(first_collective, decision)
+    kind[extra] = collective.kind
+    moved = collective.kind == TRANSFER
+    source[extra][moved] = nodes[collective.source[moved]]
+    destination[extra][moved] = nodes[collective.destination[moved]]
+    size[extra] = collective.size_bytes
+
     kind[decision] = DECISION
     key[decision] = decision_key
 
     dispatch_of_group = np.full(len(groups), -1, dtype=np.int64)
-    dispatch_of_group[dispatched] = first_dispatch + np.arange(len(dispatched))
+    dispatch_of_group[dispatched] = first_dispatch + out.message
     gather_of_group = np.full(len(groups), -1, dtype=np.int64)
-    gather_of_group[gathered] = first_gather + gather_of_gathered
+    gather_of_group[gathered] = first_gather + home.message
+    sent_of_group = gather_of_group
     combine_of_group = np.full(len(groups), -1, dtype=np.int64)
     computing = fetches + replica_of_group.astype(np.int64)
     returned = np.where(gather_of_group >= 0, gather_of_group, computing)
 
-    edges = [
+    edges: Edges = [
         (dispatch_of_group[dispatched], computing[dispatched]),  # tokens → compute
         (computing[gathered], gather_of_group[gathered]),  # compute → gather
+        *collective.edges,
     ]
+    if metadata is not None and len(out.first):
+        told = collective.of_endpoint(groups["source"][out.first])
+        edges.append((told, first_dispatch + np.arange(len(out.first), dtype=np.int64)))
     if combine:
         combine_of_group = first_combine + aggregator_of_group.astype(np.int64)
         edges.append((returned, combine_of_group))  # every return → combine
-        edges.append((np.arange(first_combine, decision), np.full(len(aggregators), decision)))
+        returned = combine_of_group
+    if all_reduce is not None:
+        sent_of_group, gather_of_group = collective.of_endpoint(target), collective.end_of_endpoint(target)
+        edges.append((returned, sent_of_group))
+        edges.append((collective.ends, np.full(len(collective.ends), decision)))
     else:
-        edges.append((returned, np.full(len(groups), decision)))
+        finished = np.unique(returned) if combine else returned
+        edges.append((finished, np.full(len(finished), decision)))
     if shared_reads is not None and shared_reads.network_of is not None:
         network = shared_reads.network_of
         ends = network[groups["source"][dispatched]], network[target[dispatched]]
@@ -312,8 +349,135 @@ def lower_layer(
         replica_of_group=replica_of_group.astype(np.int32),
         dispatch_of_group=dispatch_of_group,
         gather_of_group=gather_of_group,
+        sent_of_group=sent_of_group,
         combine_of_group=combine_of_group,
         tokens_of_replica=tokens_of_replica,
+        dispatch_bytes=int(out.size_bytes.sum()) + (0 if metadata is None else int(collective.size_bytes.sum())),
+        gather_bytes=int(home.size_bytes.sum()) + (0 if ring is None else int(collective.size_bytes.sum())),
+        combines_first=all_reduce is not None,
+        announced=metadata is not None,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Messages:
+    """Messages that token groups share: which one each group is in, the first group of each, and bytes."""
+
+    message: npt.NDArray[np.int64]
+    first: npt.NDArray[np.int64]
+    size_bytes: npt.NDArray[np.int64]
+
+
+def _messages(
+    groups: npt.NDArray[np.void],
+    travelling: npt.NDArray[np.int64],
+    near: npt.NDArray[np.integer],
+    far: npt.NDArray[np.integer],
+    size_bytes: npt.NDArray[np.int64],
+    once: npt.NDArray[np.int64] | None,
+) -> _Messages:
+    """One message per group, or with ``once``, tokens of each that no other group counts, one per pair of ends."""
+    if once is None or not len(travelling):
+        return _Messages(np.arange(len(travelling), dtype=np.int64), travelling, size_bytes[travelling])
+    pairs = near[travelling].astype(np.int64) * (int(far.max()) + 1) + far[travelling]
+    _, first, message = np.unique(pairs, return_index=True, return_inverse=True)
+    message = message.reshape(-1)
+    each = np.zeros(len(first), dtype=np.int64)  # of one token
+    np.maximum.at(each, message, size_bytes[travelling] // groups["tokens"][travelling])
+    tokens = np.bincount(message, weights=once[travelling], minlength=len(first)).astype(np.int64)
+    return _Messages(message.astype(np.int64), travelling[first], each * tokens)
+
+
+@dataclass(frozen=True, eq=False)
+class _Collective:
+    """Tasks of a collective: transfers between endpoints, and delays without length that join them at an endpoint.
+
+    joins, ends: endpoint → delay that starts it (of an all-reduce) or ends it (of metadata), and that ends an
+    all-reduce, as task indices; -1 elsewhere.
+    """
+
+    kind: npt.NDArray[np.uint8]
+    source: npt.NDArray[np.int64]
+    destination: npt.NDArray[np.int64]
+    size_bytes: npt.NDArray[np.int64]
+    edges: Edges
+    join_at: npt.NDArray[np.int64]
+    end_at: npt.NDArray[np.int64]
+
+    @property
+    def ends(self) -> npt.NDArray[np.int64]:
+        """Delays that end an all-reduce."""
+        return self.end_at[self.end_at >= 0]
+
+    def of_endpoint(self, endpoints: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
+        """The joining delay of each endpoint."""
+        found: npt.NDArray[np.int64] = self.join_at[endpoints]
+        return found
+
+    def end_of_endpoint(self, endpoints: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
+        """The ending delay of each endpoint."""
+        found: npt.NDArray[np.int64] = self.end_at[endpoints]
+        return found
+
+
+_NONE = np.zeros(0, dtype=np.int64)
+
+
+def _collective(first: int, metadata: Metadata | None, ring: RingSteps | None) -> _Collective:
+    """The tasks of a layer's collective, from index ``first`` on."""
+    if metadata is not None:
+        return _all_to_all(first, metadata)
+    if ring is not None:
+        return _ring(first, ring)
+    return _Collective(_NONE.astype(np.uint8), _NONE, _NONE, _NONE, [], _NONE, _NONE)
+
+
+def _all_to_all(first: int, metadata: Metadata) -> _Collective:
+    members = metadata.endpoints
+    count = len(members)
+    source, target = np.nonzero(~np.eye(count, dtype=bool))
+    # in each round a member turns to the next one farther on, so that not all begin with the same one
+    order = np.lexsort((source, (target - source) % count))
+    source, target = source[order], target[order]
+    messages = np.arange(len(source), dtype=np.int64)
+    told = len(source) + np.arange(count, dtype=np.int64)
+    join_at = np.full(int(members.max()) + 1, -1, dtype=np.int64)
+    join_at[members] = first + told
+    return _Collective(
+        np.concatenate([np.full(len(source), TRANSFER), np.full(count, DELAY)]).astype(np.uint8),
+        np.concatenate([members[source], np.full(count, -1)]),
+        np.concatenate([members[target], np.full(count, -1)]),
+        np.concatenate([metadata.size_bytes[target], np.zeros(count, dtype=np.int64)]),
+        [(first + messages, first + told[target])],
+        join_at,
+        np.full(len(join_at), -1, dtype=np.int64),
+    )
+
+
+def _ring(first: int, ring: RingSteps) -> _Collective:
+    count, messages = ring.members, len(ring.source)
+    order = ring.source[:count]
+    place = np.arange(count, dtype=np.int64)
+    join, end = first + place, first + count + messages + place
+    sent = first + count
+    edges: Edges = [(sent + ring.before, sent + ring.after)]
+    for at in range(count):
+        own, last = ring.reducing(at), ring.arriving(at)
+        edges.append((np.full(len(own), join[at]), sent + own))
+        edges.append((sent + last, np.full(len(last), end[at])))
+        edges.append((join[at : at + 1], end[at : at + 1]))
+    join_at = np.full(int(order.max()) + 1, -1, dtype=np.int64)
+    end_at = join_at.copy()
+    join_at[order], end_at[order] = join, end
+    delay, none = np.full(count, DELAY), np.full(count, -1)
+    return _Collective(
+        np.concatenate([delay, np.full(messages, TRANSFER), delay]).astype(np.uint8),
+        np.concatenate([none, ring.source, none]),
+        np.concatenate([none, ring.destination, none]),
+        np.concatenate([np.zeros(count), ring.size_bytes, np.zeros(count)]).astype(np.int64),
+        edges,
+        join_at,
+        end_at,
     )
 
 

@@ -5,12 +5,14 @@ Per group, in femtoseconds, adding up to its end minus the layer's start:
 - ``gate``: from the layer's start to the instant at which the policy's decision takes effect: the gate's work in scopes
   ``moe`` and ``model``, in the latter also what precedes it outside the experts, and the declared cost of the decision.
 - ``publish_wait``: waiting for a replica that is not published yet (only when recorded decisions are replayed).
-- ``dispatch``: its activations on their way to the replica's chiplet.
-- ``queue``: waiting there for the other groups of the same replica, and while the chiplet worked on other replicas.
+- ``dispatch``: its activations on their way to the replica's chiplet, and the metadata before them.
+- ``queue``: waiting there for the other groups of the same replica, and while the chiplet worked on other replicas,
+  before or, where they return together, behind its own.
 - ``memory``: waiting for weights, before the first tile and between tiles, with the chiplet free for it.
 - ``compute``: the replica's work on all its tokens.
-- ``gather``: its outputs on their way to the aggregator.
-- ``combine``: from then until the weighted sum of its tokens is done there; none in scope ``routed``.
+- ``gather``: its outputs on their way to the aggregator, or the all-reduce that sums them.
+- ``combine``: from then until the weighted sum of its tokens is done there, before an all-reduce at its own chiplet;
+  none in scope ``routed``.
 """
 
 from __future__ import annotations
@@ -51,23 +53,28 @@ def group_stages(
     travelled = tasks.dispatch_of_group >= 0
     # a group starts when its replica is there: at once, or behind the copy it waits for
     released = ready[fetch].copy()
-    released[travelled] = ready[tasks.dispatch_of_group[travelled]]
-    arrived = released.copy()
-    arrived[travelled] = end[tasks.dispatch_of_group[travelled]]
-    returned = end[compute].copy()
-    comes_back = tasks.gather_of_group >= 0
-    returned[comes_back] = end[tasks.gather_of_group[comes_back]]
-    finished = returned.copy()
-    combined = tasks.combine_of_group >= 0
-    finished[combined] = end[tasks.combine_of_group[combined]]
+    if not tasks.announced:
+        released[travelled] = ready[tasks.dispatch_of_group[travelled]]
+    arrived = np.where(travelled, end[tasks.dispatch_of_group], released)
+    computed = end[compute]
+    comes_back, combined = tasks.gather_of_group >= 0, tasks.combine_of_group >= 0
+    summing = np.zeros(groups, dtype=np.int64)
+    if tasks.combines_first:
+        summing = np.where(combined, end[tasks.combine_of_group] - ready[tasks.combine_of_group], 0)
+    sent = np.where(comes_back, ready[tasks.sent_of_group] - summing, computed)
+    returned = np.where(comes_back, end[tasks.gather_of_group], computed)
+    if not tasks.combines_first:
+        summing = np.where(combined, end[tasks.combine_of_group] - returned, 0)
+    gathering = returned - sent - (summing if tasks.combines_first else 0)
+    finished = returned + (0 if tasks.combines_first else summing)
     return {
         "gate": np.full(groups, effective_fs - start_fs, dtype=np.int64),
         "dispatch": arrived - released,
-        "queue": ready[compute] - arrived + waited[compute],
+        "queue": ready[compute] - arrived + waited[compute] + sent - computed,
         "memory": start[compute] - ready[compute] - waited[compute] + stalled[compute],
-        "compute": end[compute] - start[compute] - stalled[compute],
-        "gather": returned - end[compute],
-        "combine": finished - returned,
+        "compute": computed - start[compute] - stalled[compute],
+        "gather": gathering,
+        "combine": summing,
         "publish_wait": released - effective_fs,
         "end": finished,
     }

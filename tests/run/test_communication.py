@@ -16,7 +16,7 @@ from cosim.cli import main
 from cosim.config.errors import ConfigErrors
 from cosim.link import LinkSimulator
 from cosim.policy.registry import make_policy
-from cosim.run.communication import messages_fs, ring_all_reduce_fs, ring_order
+from cosim.run.communication import messages_fs, ring_all_reduce_fs
 from cosim.run.error_map import ErrorMapOptions, simulate
 from cosim.run.error_map import errors as relative
 from cosim.run.gamma import GammaOptions, fits, sample
@@ -24,6 +24,7 @@ from cosim.run.placing import system_links
 from cosim.run.setup import Setup
 from cosim.system import open_experiment
 from cosim.system.loading import load_system
+from cosim.workload.collectives import ring_order
 
 
 def column(*values: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

@@ -62,16 +62,41 @@ def test_a_part_brings_its_share_of_the_weights(runs: dict[str, Any]) -> None:
     assert extra.max() < 16 * 32
 
 
-def test_every_part_gets_all_tokens_and_returns_partial_sums(runs: dict[str, Any]) -> None:
+def test_every_part_has_all_tokens_and_a_ring_sums_them(runs: dict[str, Any]) -> None:
     split, whole = runs["tensor_parallel"].layers, runs["static"].layers
     groups = runs["tensor_parallel"].groups
-    away = groups[groups["source"] != groups["chiplet"]]
-    assert len(groups) == 16 * len(runs["static"].groups)
-    assert int(split["bytes_dispatch"].sum()) == int(away["bytes"].sum())
-    # FP32 partial sums against the model's two-byte activations
-    assert int(split["bytes_gather"].sum()) == 2 * int(split["bytes_dispatch"].sum())
+    assert (groups["source"] == groups["chiplet"]).all()
+    used = runs["static"].groups.drop_duplicates(["batch", "layer", "expert"])
+    assert len(groups) == 16 * len(used)
+    assert (split["bytes_dispatch"] == 0).all()
+    # 30 steps in which all move a slice of the FP32 partial sums of eight tokens
+    assert (split["bytes_gather"] == 30 * 8 * 128 * 4).all()
     assert int(whole["bytes_gather"].sum()) == int(whole["bytes_dispatch"].sum())
     assert (split["replica_factor"] == 1).all()
+
+
+def test_parts_of_a_split_expert_return_partial_sums() -> None:
+    """EP of 16 chiplets and eight experts gives each to two: tokens go to both, FP32 sums come back from both."""
+    overrides = {"model": "mixtral-8x7b", "mode": "random", "batch_tokens": 2, "layers": "0", "scope": "routed"}
+    loaded = Experiment.load(
+        {
+            "trace": {
+                "zipf_markov": {"requests": 4, "positions": 4, "alpha": 0.5, "rho": 0.5, "seed": 1},
+                "profile": {"requests": "0-1"},
+                "evaluate": {"requests": "2-3"},
+            },
+            "workload": {**overrides, "batches": 1, "residency": "layer_window"},
+            "system": "package-4x4",
+            "policies": ["expert_parallel"],
+            "rungs": ["link"],
+            "seeds": [1],
+        }
+    )
+    run = loaded.run("expert_parallel", "link")
+    away = run.groups[run.groups["source"] != run.groups["chiplet"]]
+    assert (run.groups["share"] == 0.5).all()
+    assert int(run.layers["bytes_dispatch"].sum()) == int(away["bytes"].sum())
+    assert int(run.layers["bytes_gather"].sum()) == 2 * int(away["bytes"].sum())
 
 
 def test_balance_follows_shares(runs: dict[str, Any]) -> None:
@@ -97,7 +122,7 @@ def test_the_paper_s_model_reads_the_same_decisions(runs: dict[str, Any]) -> Non
         layer = groups[groups["layer"] == 1]
         times = HDAMoE.with_parameters({"gamma": 5.0}).layer_times(layer, system, model)
         if policy == "tensor_parallel":
-            picks = int(layer.drop_duplicates(["batch", "source", "expert"]).groupby("batch")["tokens"].sum().iloc[0])
+            picks = int(layer.drop_duplicates(["batch", "expert"]).groupby("batch")["tokens"].sum().iloc[0])
             operations = 3 * model.hidden * model.moe_intermediate
             rate = 4e12 * 0.8
             assert times.stages["compute"] == pytest.approx([picks * operations / 16 / rate] * 2, rel=1e-2)
