@@ -30,6 +30,15 @@ COMPONENT_METRICS = {
         "serialisation_share",
         "waiting_share",
     ),
+    "communication": (
+        *(
+            f"{figure}_{network}"
+            for network in ("link", "flit")
+            for figure in ("gamma", "gamma_low", "gamma_high", "r_squared")
+        ),
+        "link_over_flit",
+        "node_traffic_over_flit",
+    ),
     "complementarity": ("flagged_share", "survives_share", "cosine", "domain_distance"),
 }
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cosim.cli.options import out_option, override_option
+from cosim.cli.place_experiment import open_cases, policy_option, system_option
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,8 +34,8 @@ class _Counts(click.ParamType):  # type: ignore[type-arg]
 
 @click.command()
 @click.argument("experiment", metavar="NAME|FILE")
-@click.option("--system", "systems", multiple=True, metavar="NAME|FILE", help="Not the experiment's; repeatable.")
-@click.option("--policy", "chosen", multiple=True, metavar="TITLE", help="Of the experiment's; repeatable; else all.")
+@system_option
+@policy_option
 @click.option("--tokens", type=_Counts(), default="8,32,128,512", show_default=True, help="Tokens of a batch.")
 @click.option(
     "--token-bytes", type=_Counts(), default="64,256,1024,4096", show_default=True, help="Partial sums of a token, B."
@@ -59,31 +60,17 @@ def errors(
     Batches are drawn from the evaluate part of the experiment's trace and placed by its policies; one pass of a layer's
     transfers is simulated from an empty network. With --out the passes and a page with the maps are kept.
     """
-    from cosim.config.errors import ConfigErrors, did_you_mean, one_of
-    from cosim.policy.registry import make_policy
     from cosim.report.progress import RunProgress
     from cosim.report.tables import print_tables
     from cosim.run.error_map import ErrorMapOptions, simulate
     from cosim.run.error_map import errors as relative
-    from cosim.run.setup import Setup
-    from cosim.system import load_system, open_experiment
 
-    loaded = open_experiment(experiment, overrides)
-    titles = [item.title for item in loaded.spec.policies]
-    for title in chosen:
-        if title not in titles:
-            hint = did_you_mean(title, titles)
-            raise ConfigErrors.single(one_of(titles), repr(title), path="--policy", suggestion=hint)
-    setup = Setup(loaded)
-    built = [(name, load_system(name)) for name in systems]
-    built = built or [(loaded.spec.system.name or "system", loaded.system)]
-    wanted = [item for item in loaded.spec.policies if not chosen or item.title in chosen]
-    policies = [(item.title, make_policy(item.name, item.params)) for item in wanted]
+    cases, name = open_cases(experiment, systems, chosen, overrides)
     options = ErrorMapOptions(tokens, token_bytes, batches, seed)
-    with RunProgress(f"errors {loaded.spec.name or experiment}") as progress:
-        passes = simulate(setup, built, policies, options, lambda done, count: progress(done, count, "passes"))
+    with RunProgress(f"errors {name}") as progress:
+        passes = simulate(cases, options, lambda done, count: progress(done, count, "passes"))
     found = relative(passes)
-    title = f"{setup.model.name}, trace {loaded.spec.trace.title}: {batches} batches a point, seed {seed}"
+    title = f"{cases.title}: {batches} batches a point, seed {seed}"
     table = _table(found)
     click.echo(title + "\n")
     print_tables([table])

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cosim.cli.options import out_option, override_option
+from cosim.cli.place_experiment import open_cases, policy_option, system_option
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,7 +34,8 @@ class _Range(click.ParamType):  # type: ignore[type-arg]
 
 @click.command()
 @click.argument("experiment", metavar="NAME|FILE")
-@click.option("--system", "systems", multiple=True, metavar="NAME|FILE", help="Not the experiment's; repeatable.")
+@system_option
+@policy_option
 @click.option("--samples", type=click.IntRange(min=3), default=40, show_default=True, help="Batches of each fit.")
 @click.option("--tokens", type=_Range(), default="256-638", show_default=True, help="Tokens of a batch, drawn evenly.")
 @click.option(
@@ -45,6 +47,7 @@ class _Range(click.ParamType):  # type: ignore[type-arg]
 def gamma(
     experiment: str,
     systems: tuple[str, ...],
+    chosen: tuple[str, ...],
     samples: int,
     tokens: tuple[int, int],
     partial_sums: str,
@@ -57,25 +60,18 @@ def gamma(
     Batches are drawn from the evaluate part. One pass of a layer's transfers is simulated from an empty network; where
     every expert is on every node, half of a ring all-reduce. With --out the samples and a page with residuals are kept.
     """
-    from cosim.policy.registry import make_policy
     from cosim.report.progress import RunProgress
     from cosim.report.tables import print_tables
     from cosim.run.gamma import GammaOptions, fits, sample
-    from cosim.run.setup import Setup
-    from cosim.system import load_system, open_experiment
 
-    loaded = open_experiment(experiment, overrides)
-    setup = Setup(loaded)
-    built = [(name, load_system(name)) for name in systems]
-    built = built or [(loaded.spec.system.name or "system", loaded.system)]
-    policies = [(item.label or item.name, make_policy(item.name, item.params)) for item in loaded.spec.policies]
+    cases, name = open_cases(experiment, systems, chosen, overrides)
     options = GammaOptions(samples, tokens, partial_sums, seed)
-    with RunProgress(f"gamma {loaded.spec.name or experiment}") as progress:
-        drawn = sample(setup, built, policies, options, lambda done, count: progress(done, count, "batches"))
+    with RunProgress(f"gamma {name}") as progress:
+        drawn = sample(cases, options, lambda done, count: progress(done, count, "batches"))
     rows = fits(drawn)
     table = _table(rows, drawn)
     title = (
-        f"{setup.model.name}, trace {loaded.spec.trace.file}: {samples} batches of {tokens[0]} to {tokens[1]} tokens "
+        f"{cases.title}: {samples} batches of {tokens[0]} to {tokens[1]} tokens "
         f"a policy, {partial_sums} partial sums, seed {seed}"
     )
     click.echo(title + "\n")

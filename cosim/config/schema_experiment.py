@@ -22,6 +22,7 @@ from cosim.config.spec import IndexSet, Indices, Items, Name, Problem, Reference
 __all__ = [
     "RUNGS",
     "AnalyticSpec",
+    "CommunicationSpec",
     "ComplementaritySpec",
     "ComponentsSpec",
     "ExperimentSpec",
@@ -340,10 +341,32 @@ class ComplementaritySpec(Spec):
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 1
 
 
+class CommunicationSpec(Spec):
+    """The fit of ``cosim place gamma`` on the experiment's trace: systems by a name of their own (hardware by shipped
+    name or path), policies by title, the experiment's where none is given, and what is drawn."""
+
+    systems: dict[Name, Text] = Field(default_factory=dict)
+    policies: Items[Text] = ()
+    samples: Annotated[int, Field(ge=3)] = 12
+    least_tokens: Positive = 256  # as HD-MoE's published script draws them
+    most_tokens: Positive = 638
+    partial_sums: Literal["FP32", "FP16"] = "FP32"
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 1
+
+    def problems(self) -> Iterator[Problem]:
+        if not self.systems:
+            yield Problem(("systems",), "at least one system, such as mesh: near-memory-4x8", "none")
+        if self.least_tokens > self.most_tokens:
+            yield Problem(
+                ("most_tokens",), f"at least least_tokens, which is {self.least_tokens}", str(self.most_tokens)
+            )
+
+
 class ComponentsSpec(Spec):
     """Components and inputs that are measured by themselves, beside the runs, for claims that speak of them."""
 
     hotspot: HotspotComponentSpec | None = None
+    communication: CommunicationSpec | None = None
     complementarity: ComplementaritySpec | None = None
 
 

@@ -7,9 +7,17 @@ import math
 import pandas as pd
 
 from cosim.config.errors import ConfigErrors
-from cosim.config.schema_experiment import ComplementaritySpec, ExperimentSpec, HotspotComponentSpec
+from cosim.config.schema_experiment import (
+    CommunicationSpec,
+    ComplementaritySpec,
+    ExperimentSpec,
+    HotspotComponentSpec,
+)
 from cosim.noc import hotspot
+from cosim.run.gamma import GammaOptions, fits, sample
+from cosim.run.layer_pass import PassCases
 from cosim.run.setup import Setup
+from cosim.system import load_system
 from cosim.trace.complementarity import Complementarity, analyse
 from cosim.trace.step_series import step_series
 
@@ -27,6 +35,8 @@ def check_components(spec: ExperimentSpec, setup: Setup) -> None:
         return
     if spec.components.hotspot is not None:
         hotspot.load(spec.components.hotspot.file)
+    if spec.components.communication is not None:
+        _cases(spec.components.communication, setup)
     tested = spec.components.complementarity
     if tested is not None and tested.layers.last is not None and tested.layers.last >= setup.trace.layers:
         raise ConfigErrors.single(
@@ -45,6 +55,10 @@ def component_frames(spec: ExperimentSpec, setup: Setup) -> dict[str, pd.DataFra
     network_latency_mean_cycles and the shares of it. Cases of ``packet_sizes`` have completion_cycles and link_flits of
     their own, no over_ideal.
 
+    ``communication``: subjects are ``<policy>_on_<system>``; of ``cosim place gamma``, gamma, its 95 % interval and R²
+    over reserved links and over flits (``_link``, ``_flit``), and times of all batches together over those over flits,
+    of reserved links and of Eq. 2.
+
     ``complementarity``: means over the layers. flagged_share: by the circular-shift test, of pairs of the trace
     (``recorded``), of the trace with tokens dealt anew (``shuffled``). survives_share: negative (``recorded``) and
     positive (``positive``) pairs beyond the token-permutation null. cosine and domain_distance: of pairs that the
@@ -53,6 +67,8 @@ def component_frames(spec: ExperimentSpec, setup: Setup) -> dict[str, pd.DataFra
     frames: dict[str, pd.DataFrame] = {}
     if spec.components is not None and spec.components.hotspot is not None:
         frames["hotspot"] = _hotspot(spec.components.hotspot)
+    if spec.components is not None and spec.components.communication is not None:
+        frames["communication"] = _communication(spec.components.communication, setup)
     if spec.components is not None and spec.components.complementarity is not None:
         frames["complementarity"] = _complementarity(spec.components.complementarity, setup)
     return frames
@@ -68,6 +84,29 @@ def _hotspot(spec: HotspotComponentSpec) -> pd.DataFrame:
     numbers = [name for name in frame.columns if name != "scheme"]
     named: pd.DataFrame = frame.rename(columns={"scheme": "subject"}).astype(dict.fromkeys(numbers, float))
     return named
+
+
+def _cases(spec: CommunicationSpec, setup: Setup) -> PassCases:
+    systems = [(name, load_system(file)) for name, file in spec.systems.items()]
+    return PassCases.of(setup, systems, spec.policies, path="components.communication.policies")
+
+
+def _communication(spec: CommunicationSpec, setup: Setup) -> pd.DataFrame:
+    options = GammaOptions(spec.samples, (spec.least_tokens, spec.most_tokens), spec.partial_sums, spec.seed)
+    drawn = sample(_cases(spec, setup), options)
+    rows: dict[str, dict[str, object]] = {}
+    for row in fits(drawn):
+        here = drawn[(drawn["system"] == row.system) & (drawn["policy"] == row.policy)]
+        flits_s = float(here["flit_s"].sum())
+        subject = f"{row.policy}_on_{row.system}"
+        found = rows.setdefault(subject, {"subject": subject})
+        found[f"gamma_{row.network}"] = row.fit.gamma
+        found[f"gamma_low_{row.network}"], found[f"gamma_high_{row.network}"] = row.fit.ci_low, row.fit.ci_high
+        found[f"r_squared_{row.network}"] = row.fit.r_squared
+        found["link_over_flit"] = float(here["link_s"].sum()) / flits_s
+        found["node_traffic_over_flit"] = float(here["node_traffic_s"].sum()) / flits_s
+    frame: pd.DataFrame = pd.DataFrame(list(rows.values()))
+    return frame
 
 
 def _complementarity(spec: ComplementaritySpec, setup: Setup) -> pd.DataFrame:

@@ -6,21 +6,15 @@ partial sums are given so many bytes. One pass of a layer's transfers runs from 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from cosim.config.errors import ConfigErrors
 from cosim.placement.activation import activation
-from cosim.run.layer_pass import PassSystem, hosted_experts, one_pass
-
-if TYPE_CHECKING:
-    from cosim.policy.base import Policy
-    from cosim.run.setup import Setup
-    from cosim.system import System
+from cosim.run.layer_pass import PassCases, PassSystem, hosted_experts, one_pass
 
 __all__ = ["MODELS", "ErrorMapOptions", "errors", "simulate"]
 
@@ -40,9 +34,7 @@ class ErrorMapOptions:
 
 
 def simulate(
-    setup: Setup,
-    systems: Sequence[tuple[str, System]],
-    policies: Sequence[tuple[str, Policy]],
+    cases: PassCases,
     options: ErrorMapOptions,
     progress: Callable[[int, int], None] | None = None,
 ) -> pd.DataFrame:
@@ -52,6 +44,7 @@ def simulate(
     Raises:
         ConfigErrors: no rows to draw from, fewer than a batch has, a count or size below one.
     """
+    setup, systems, policies = cases.setup, cases.systems, cases.policies
     rows = np.asarray(setup.parts.evaluate)
     if len(rows) < max(options.tokens):
         raise ConfigErrors.single(

@@ -7,9 +7,8 @@ on every node the pass is half of a ring all-reduce (Eq. 4).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -19,12 +18,7 @@ from cosim.analytic.hda_moe_equations import GammaFit, fit_gamma
 from cosim.config.errors import ConfigErrors
 from cosim.placement.activation import activation
 from cosim.run.communication import NETWORKS
-from cosim.run.layer_pass import PassSystem, hosted_experts, one_pass
-
-if TYPE_CHECKING:
-    from cosim.policy.base import Policy
-    from cosim.run.setup import Setup
-    from cosim.system import System
+from cosim.run.layer_pass import PassCases, PassSystem, hosted_experts, one_pass
 
 __all__ = ["GammaOptions", "GammaRow", "fits", "sample"]
 
@@ -55,9 +49,7 @@ class GammaRow:
 
 
 def sample(
-    setup: Setup,
-    systems: Sequence[tuple[str, System]],
-    policies: Sequence[tuple[str, Policy]],
+    cases: PassCases,
     options: GammaOptions,
     progress: Callable[[int, int], None] | None = None,
 ) -> pd.DataFrame:
@@ -74,6 +66,7 @@ def sample(
         raise ConfigErrors.single("a range of tokens such as 256-638", f"{low}-{high}", path="tokens")
     if options.samples < 3:
         raise ConfigErrors.single("at least 3 samples", str(options.samples), path="samples")
+    setup, systems, policies = cases.setup, cases.systems, cases.policies
     rows = np.asarray(setup.parts.evaluate)
     if not len(rows):
         raise ConfigErrors.single("an evaluate part to draw from", "no rows", path="trace.evaluate")

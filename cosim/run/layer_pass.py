@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -9,8 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from cosim.analytic.hda_moe_equations import node_tokens, node_traffic_time_s
+from cosim.config.errors import ConfigErrors, did_you_mean, one_of
 from cosim.placement.activation import Activation
 from cosim.placement.traffic import layer_transfers
+from cosim.policy.registry import make_policy
 from cosim.run.communication import NETWORKS, messages_fs, ring_all_reduce_fs
 from cosim.run.placing import system_links
 from cosim.workload.collectives import ring_order
@@ -21,7 +24,7 @@ if TYPE_CHECKING:
     from cosim.run.setup import Setup
     from cosim.system import System
 
-__all__ = ["PassSystem", "hosted_experts", "one_pass"]
+__all__ = ["PassCases", "PassSystem", "hosted_experts", "one_pass"]
 
 BoolArray = npt.NDArray[np.bool_]
 IntArray = npt.NDArray[np.int64]
@@ -43,6 +46,36 @@ class PassSystem:
         places = system.compute_endpoints
         bandwidth = min(system.network_of(place).link_bandwidth_Bps * place.spec.ports for place in places)
         return cls(system, links, ring_order(links.hops), float(bandwidth))
+
+
+@dataclass(frozen=True, eq=False)
+class PassCases:
+    """What passes are simulated for: an experiment's trace, systems by name and placing policies by title."""
+
+    setup: Setup
+    systems: Sequence[tuple[str, System]]
+    policies: Sequence[tuple[str, Policy]]
+
+    @property
+    def title(self) -> str:
+        """Model and trace."""
+        return f"{self.setup.model.name}, trace {self.setup.spec.trace.title}"
+
+    @classmethod
+    def of(cls, setup: Setup, systems: Sequence[tuple[str, System]], chosen: Sequence[str], *, path: str) -> PassCases:
+        """The policies of the experiment whose titles are chosen, all of them if none is.
+
+        Raises:
+            ConfigErrors: a title that no policy has, at ``path``.
+        """
+        known = [item.title for item in setup.spec.policies]
+        unknown = [title for title in chosen if title not in known]
+        if unknown:
+            raise ConfigErrors.single(
+                one_of(known), repr(unknown[0]), path=path, suggestion=did_you_mean(unknown[0], known)
+            )
+        wanted = [item for item in setup.spec.policies if not chosen or item.title in chosen]
+        return cls(setup, systems, [(item.title, make_policy(item.name, item.params)) for item in wanted])
 
 
 def hosted_experts(policy: Policy, setup: Setup, system: System) -> BoolArray:

@@ -12,14 +12,18 @@ from hypothesis import strategies as st
 from small_system import NS, line
 
 from cosim.analytic.hda_moe_equations import ring_all_reduce_time_s
+from cosim.analytic.quantities import COMPONENT_METRICS
 from cosim.cli import main
 from cosim.config.errors import ConfigErrors
+from cosim.experiment import Experiment
 from cosim.link import LinkSimulator
 from cosim.policy.registry import make_policy
 from cosim.run.communication import messages_fs, ring_all_reduce_fs
+from cosim.run.components import check_components, component_frames
 from cosim.run.error_map import ErrorMapOptions, simulate
 from cosim.run.error_map import errors as relative
 from cosim.run.gamma import GammaOptions, fits, sample
+from cosim.run.layer_pass import PassCases
 from cosim.run.placing import system_links
 from cosim.run.setup import Setup
 from cosim.system import open_experiment
@@ -92,8 +96,8 @@ def test_gamma_of_two_families() -> None:
     setup = Setup(open_experiment("hda-moe"))
     policies = [(name, make_policy(name, {})) for name in ("tensor_parallel", "expert_parallel")]
     options = GammaOptions(samples=3, tokens=(8, 16))
-    drawn = sample(setup, [("mesh", setup.system)], policies, options)
-    again = sample(setup, [("mesh", setup.system)], policies[1:], options)
+    drawn = sample(PassCases(setup, [("mesh", setup.system)], policies), options)
+    again = sample(PassCases(setup, [("mesh", setup.system)], policies[1:]), options)
     # a policy's batches do not depend on the others
     assert drawn[drawn["policy"] == "expert_parallel"].reset_index(drop=True).equals(again)
     assert drawn["collective"].tolist() == ["ring all-reduce"] * 3 + ["transfers"] * 3
@@ -111,7 +115,7 @@ def test_errors_over_load_and_size() -> None:
     setup = Setup(open_experiment("hda-moe"))
     policies = [(name, make_policy(name, {})) for name in ("tensor_parallel", "expert_parallel")]
     options = ErrorMapOptions(tokens=(4, 16), token_bytes=(64, 2048), batches=2)
-    passes = simulate(setup, [("mesh", setup.system)], policies, options)
+    passes = simulate(PassCases(setup, [("mesh", setup.system)], policies), options)
     assert len(passes) == 2 * 2 * 2 * 2
     # a batch's groups are the same at every size, so its messages are, and grow with it
     small, large = (passes[passes["token_bytes"] == size].reset_index(drop=True) for size in (64, 2048))
@@ -140,7 +144,7 @@ def test_errors_over_load_and_size() -> None:
 def test_errors_refuse(options: ErrorMapOptions, text: str) -> None:
     setup = Setup(open_experiment("hda-moe"))
     with pytest.raises(ConfigErrors, match=text):
-        simulate(setup, [("mesh", setup.system)], [], options)
+        simulate(PassCases(setup, [("mesh", setup.system)], []), options)
 
 
 def test_errors_from_the_command_line(tmp_path: Path) -> None:
@@ -165,12 +169,12 @@ def test_errors_from_the_command_line(tmp_path: Path) -> None:
 def test_gamma_refuses(options: GammaOptions, text: str) -> None:
     setup = Setup(open_experiment("hda-moe"))
     with pytest.raises(ConfigErrors, match=text):
-        sample(setup, [("mesh", setup.system)], [], options)
+        sample(PassCases(setup, [("mesh", setup.system)], []), options)
 
 
 def test_gamma_from_the_command_line(tmp_path: Path) -> None:
     arguments = ["place", "gamma", "hda-moe", "--samples", "3", "--tokens", "16-32", "--out", str(tmp_path)]
-    result = CliRunner().invoke(main, [*arguments, "-o", "policies=[expert_parallel]"])
+    result = CliRunner().invoke(main, [*arguments, "--policy", "expert_parallel"])
     assert result.exit_code == 0, result.output
     assert "near-memory-4x8" in result.output
     assert "gamma [95 % CI]" in result.output
@@ -181,3 +185,38 @@ def test_gamma_from_the_command_line(tmp_path: Path) -> None:
     wrong = CliRunner().invoke(main, ["place", "gamma", "hda-moe", "--tokens", "many"])
     assert wrong.exit_code == 2
     assert "expected a range such as 256-638" in wrong.output
+
+
+def test_the_fit_is_a_component_that_claims_may_speak_of() -> None:
+    """Figures of `cosim place gamma` by policy and system, the same as the fit's own."""
+    component = "communication: {systems: {mesh: near-memory-4x8}, policies: [expert_parallel], samples: 3, "
+    overrides = [f"components={{{component}least_tokens: 8, most_tokens: 16}}}}", "companions=[]", "sweeps={}"]
+    setup = Setup(open_experiment("hda-moe", overrides))
+    check_components(setup.spec, setup)
+    frame = component_frames(setup.spec, setup)["communication"]
+    assert frame["subject"].tolist() == ["expert_parallel_on_mesh"]
+    assert set(COMPONENT_METRICS["communication"]) == set(frame.columns) - {"subject"}
+    cases = PassCases.of(setup, [("mesh", setup.system)], ["expert_parallel"], path="policies")
+    drawn = sample(cases, GammaOptions(samples=3, tokens=(8, 16)))
+    link, flit = (row.fit for row in fits(drawn))
+    row = frame.iloc[0]
+    assert (row["gamma_link"], row["gamma_low_flit"], row["r_squared_flit"]) == (
+        link.gamma,
+        flit.ci_low,
+        flit.r_squared,
+    )
+    assert row["link_over_flit"] == pytest.approx(drawn["link_s"].sum() / drawn["flit_s"].sum())
+
+
+@pytest.mark.parametrize(
+    ("component", "text"),
+    [
+        ("systems: {}", "at least one system"),
+        ("systems: {mesh: near-memory-4x8}, least_tokens: 9, most_tokens: 8", "at least least_tokens, which is 9"),
+        ("systems: {mesh: near-memory-4x9}", "near-memory-4x8"),
+        ("systems: {mesh: near-memory-4x8}, policies: [hybird]", "did you mean 'hybrid'"),
+    ],
+)
+def test_a_wrong_component_is_refused(component: str, text: str) -> None:
+    with pytest.raises(ConfigErrors, match=text):
+        Experiment.load("hda-moe", [f"components={{communication: {{{component}}}}}", "companions=[]"]).check()
