@@ -142,7 +142,7 @@ def test_tensor_parallelism_of_two_by_hand(rung: str) -> None:
 
 def test_tensor_parallelism_over_links_is_the_closed_form() -> None:
     """A torus whose ring takes one link a step: 2 (n - 1) size / (n BW), Eq. 4's limit being 2 size / BW."""
-    overrides = ["system=near-memory-torus-4x8", "policies=[tensor_parallel]", "claims=null", "companions=[]"]
+    overrides = ["system=near-memory-torus-4x8", "policies=[tensor_parallel]", "companions=[]", "components=null"]
     overrides += ["sweeps={}", "seeds=[1]", "workload.batches=1", "workload.layers=0"]
     experiment = Experiment.load("hda-moe", overrides)
     link, flit = (experiment.run("tensor_parallel", rung) for rung in ("link", "flit"))
@@ -202,7 +202,7 @@ def test_a_token_goes_once_to_a_chiplet_and_comes_back_once(rung: str) -> None:
         {"name": "expert_parallel", "label": "apart"},
         {"name": "expert_parallel", "params": params, "label": "merged"},
     ]
-    overrides = ["system=package-4x4", f"policies={policies}", "claims=null", "companions=[]", "sweeps={}"]
+    overrides = ["system=package-4x4", f"policies={policies}", "companions=[]", "components=null", "sweeps={}"]
     experiment = Experiment.load("hda-moe", [*overrides, "seeds=[1]", "workload.batches=1", "workload.layers=0"])
     apart, merged = (experiment.run(policy, rung) for policy in ("apart", "merged"))
     setup = experiment.setup
