@@ -40,6 +40,8 @@ COMPONENT_METRICS = {
         "node_traffic_over_flit",
     ),
     "complementarity": ("flagged_share", "survives_share", "cosine", "domain_distance"),
+    "loads": ("peak_over_mean", "skew", "dispersion", "hot_overlap"),
+    "grouping": ("max_over_mean", "collaboration", "collaboration_range", "collaboration_hops"),
 }
 
 _BYTES_STEM = re.compile(r"bytes_[a-z][a-z0-9_]*")

@@ -317,7 +317,7 @@ class SamplingSpec(Spec):
     """Which share of the (seed, batch, layer) units the rungs above ``link`` simulate; ``seed`` chooses them.
 
     ``strata: layer``: the same share of every layer of every seed, at least one unit of each. ``strata: run``: that
-    share of all units, spread evenly over the layers. The same units for every policy.
+    share of all units, spread evenly over layers and batches. The same units for every policy.
     """
 
     fraction: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
@@ -362,12 +362,32 @@ class CommunicationSpec(Spec):
             )
 
 
+class LoadsSpec(Spec):
+    """How uneven and how changing the loads of the experiment's trace are, beside draws of two kinds of chance."""
+
+    batch_tokens: Positive = 64
+    layers: Indices = IndexSet(None)
+    draws: Annotated[int, Field(ge=19)] = 19  # beyond all of them: at a level of 5 %
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 1
+
+
+class GroupingComponentSpec(Spec):
+    """Groupings and mappings as of ``cosim place group``, made on the profile part and judged on the evaluate part."""
+
+    batch_tokens: Positive = 64
+    layers: Indices = IndexSet(None)
+    restarts: Annotated[int, Field(ge=0)] = 2
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 1
+
+
 class ComponentsSpec(Spec):
     """Components and inputs that are measured by themselves, beside the runs, for claims that speak of them."""
 
     hotspot: HotspotComponentSpec | None = None
     communication: CommunicationSpec | None = None
     complementarity: ComplementaritySpec | None = None
+    loads: LoadsSpec | None = None
+    grouping: GroupingComponentSpec | None = None
 
 
 def _sampling(value: Any) -> Any:

@@ -106,10 +106,12 @@ def pair_weights(
 class LayerMapping:
     """Core of every expert, int64 (experts,), and its cost.
 
-    in_order: cost of experts in the order of their numbers. bound: below any mapping's cost. swaps: made.
+    core_in_order, in_order: core and cost of experts in the order of their numbers, spread over their stack's cores.
+    bound: below any mapping's cost. swaps: made.
     """
 
     core: IntArray
+    core_in_order: IntArray
     cost: float
     in_order: float
     bound: float
@@ -174,7 +176,12 @@ def map_experts(
         if search.cost(candidate) < search.cost(best) - _IMPROVES:
             best, swaps = candidate, made
     return LayerMapping(
-        slots[best], search.cost(best), search.cost(in_order), _gilmore_lawler(weights, search.distance), swaps
+        slots[best],
+        slots[in_order],
+        search.cost(best),
+        search.cost(in_order),
+        _gilmore_lawler(weights, search.distance),
+        swaps,
     )
 
 

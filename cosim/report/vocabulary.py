@@ -81,7 +81,10 @@ METRICS: dict[str, Metric] = {
         Metric(SAME_ORDER, "same order", "1", "whether the two orders are the same"),
     )
 }
-BYTES_DEFINITION = "bytes by message class: mean per layer and batch"
+BYTES_DEFINITION = (
+    "bytes by message class, over_links: bytes times the links that they crossed, read_<memory>: bytes that it read; "
+    "mean per layer and batch"
+)
 
 
 def units_needed(quantile: float) -> int:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["load_state", "record_from_json", "record_to_json", "save_state"]
 
-_SCHEMA = 5
+_SCHEMA = 6
 
 
 def save_state(loop: RunLoop) -> bytes:
@@ -48,7 +48,7 @@ def save_state(loop: RunLoop) -> bytes:
         "next_prefetch": loop.next_prefetch,
         "pressure": loop.meter.state(),
         "moved": loop.moved,
-        "dram_read_bytes": loop.dram_read_bytes,
+        "counted": loop.counted,
         "copies": list(loop.copies.items()),
         "kinds": list(loop.kinds.items()),
         "residency": _residency_to_json(loop.residency),
@@ -114,7 +114,7 @@ def load_state(loop: RunLoop, data: bytes) -> None:
     loop.next_prefetch = facts["next_prefetch"]
     loop.meter.restore(facts["pressure"])
     loop.moved = facts["moved"]
-    loop.dram_read_bytes = facts["dram_read_bytes"]
+    loop.counted = facts["counted"]
     loop.copies = {int(task): int(replica) for task, replica in facts["copies"]}
     loop.kinds = {int(task): str(kind) for task, kind in facts["kinds"]}
     loop.demand = arrays["demand"]

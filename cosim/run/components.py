@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
+import numpy as np
 import pandas as pd
 
 from cosim.config.errors import ConfigErrors
@@ -11,15 +13,23 @@ from cosim.config.schema_experiment import (
     CommunicationSpec,
     ComplementaritySpec,
     ExperimentSpec,
+    GroupingComponentSpec,
     HotspotComponentSpec,
+    LoadsSpec,
 )
 from cosim.noc import hotspot
+from cosim.placement.expert_mapping import co_activation, map_experts, offset_scores, pair_weights
+from cosim.placement.group_costs import group_objectives, max_over_mean
+from cosim.placement.grouping import GroupingOptions, group_experts
+from cosim.placement.shares import IntArray
 from cosim.run.gamma import GammaOptions, fits, sample
+from cosim.run.grouped_placing import core_distance, stacks_of
 from cosim.run.layer_pass import PassCases
 from cosim.run.setup import Setup
 from cosim.system import load_system
 from cosim.trace.complementarity import Complementarity, analyse
-from cosim.trace.step_series import step_series
+from cosim.trace.load_variation import load_variation
+from cosim.trace.step_series import StepSeries, step_series
 
 __all__ = ["check_components", "component_frames"]
 
@@ -37,15 +47,21 @@ def check_components(spec: ExperimentSpec, setup: Setup) -> None:
         hotspot.load(spec.components.hotspot.file)
     if spec.components.communication is not None:
         _cases(spec.components.communication, setup)
-    tested = spec.components.complementarity
-    if tested is not None and tested.layers.last is not None and tested.layers.last >= setup.trace.layers:
-        raise ConfigErrors.single(
-            f"layers of the trace, which has 0 to {setup.trace.layers - 1}",
-            f"layer {tested.layers.last}",
-            path="components.complementarity.layers",
-        )
+    tested, loads, grouping = spec.components.complementarity, spec.components.loads, spec.components.grouping
+    for name, part in (("complementarity", tested), ("loads", loads), ("grouping", grouping)):
+        if part is not None and part.layers.last is not None and part.layers.last >= setup.trace.layers:
+            raise ConfigErrors.single(
+                f"layers of the trace, which has 0 to {setup.trace.layers - 1}",
+                f"layer {part.layers.last}",
+                path=f"components.{name}.layers",
+            )
     if tested is not None:
         step_series(setup.trace, tested.batch_tokens, at_least=20, why="components.complementarity, at a level of 5 %")
+    if loads is not None:
+        step_series(setup.trace, loads.batch_tokens, at_least=2, why="components.loads")
+    if grouping is not None:
+        _check_grouping(setup)
+        _parts(grouping, setup)
 
 
 def component_frames(spec: ExperimentSpec, setup: Setup) -> dict[str, pd.DataFrame]:
@@ -63,6 +79,16 @@ def component_frames(spec: ExperimentSpec, setup: Setup) -> dict[str, pd.DataFra
     (``recorded``), of the trace with tokens dealt anew (``shuffled``). survives_share: negative (``recorded``) and
     positive (``positive``) pairs beyond the token-permutation null. cosine and domain_distance: of pairs that the
     circular-shift test flags (``flagged``) and of all ``others``; the latter where the trace names domains.
+
+    ``loads``: peak_over_mean, the largest over the layers; skew, dispersion and hot_overlap, means over them; of the
+    trace (``recorded``) and the largest of the draws in which tokens are dealt to other steps (``dealt``) or pick
+    experts evenly (``uniform``).
+
+    ``grouping``: made on the profile part, judged on the evaluate part, means over the layers. max_over_mean of the
+    stacks' loads, collaboration and its range between stacks in tokens per token of the step: by all three objectives
+    (``grouped``), by the first alone (``first_objective``) and with experts in blocks (``blocks``). collaboration_hops:
+    links between experts of a pair times the tokens that both could share or work on, per token, of the grouped experts
+    as mapped (``grouped``) and in the order of their numbers (``in_order``).
     """
     frames: dict[str, pd.DataFrame] = {}
     if spec.components is not None and spec.components.hotspot is not None:
@@ -71,6 +97,10 @@ def component_frames(spec: ExperimentSpec, setup: Setup) -> dict[str, pd.DataFra
         frames["communication"] = _communication(spec.components.communication, setup)
     if spec.components is not None and spec.components.complementarity is not None:
         frames["complementarity"] = _complementarity(spec.components.complementarity, setup)
+    if spec.components is not None and spec.components.loads is not None:
+        frames["loads"] = _loads(spec.components.loads, setup)
+    if spec.components is not None and spec.components.grouping is not None:
+        frames["grouping"] = _grouping(spec.components.grouping, setup)
     return frames
 
 
@@ -131,6 +161,89 @@ def _complementarity(spec: ComplementaritySpec, setup: Setup) -> pd.DataFrame:
     }
     frame: pd.DataFrame = pd.DataFrame(rows)
     return frame
+
+
+def _loads(spec: LoadsSpec, setup: Setup) -> pd.DataFrame:
+    found = load_variation(
+        setup.trace,
+        batch_tokens=spec.batch_tokens,
+        layers=tuple(spec.layers.indices(setup.trace.layers)),
+        draws=spec.draws,
+        seed=spec.seed,
+    )
+    rows = []
+    for subject in ("recorded", "dealt", "uniform"):
+        figures = [getattr(layer, subject) for layer in found]
+        rows.append(
+            {
+                "subject": subject,
+                "peak_over_mean": max(one.peak_over_mean for one in figures),
+                "skew": _over([one.skew for one in figures]),
+                "dispersion": _over([one.dispersion for one in figures]),
+                "hot_overlap": _over([one.hot_overlap for one in figures]),
+            }
+        )
+    frame: pd.DataFrame = pd.DataFrame(rows)
+    return frame
+
+
+def _check_grouping(setup: Setup) -> tuple[IntArray, int, int]:
+    """Stack of every core, experts of a stack and experts of a core."""
+    stack = stacks_of(setup.system)
+    stacks, experts = int(stack.max()) + 1, setup.model.experts
+    if experts % stacks:
+        raise ConfigErrors.single(
+            f"experts in groups of equal size for {stacks} stacks", f"{experts} experts", path="components.grouping"
+        )
+    return stack, experts // stacks, -(-experts // stacks // int(np.bincount(stack).min()))
+
+
+def _parts(spec: GroupingComponentSpec, setup: Setup) -> tuple[StepSeries, StepSeries]:
+    """Steps to group on and steps to judge on."""
+    if not len(setup.parts.profile):
+        raise ConfigErrors.single("a profile part to group on", "profile: none", path="trace.profile")
+    made, judged = (
+        step_series(setup.trace.take(np.sort(part)), spec.batch_tokens, at_least=1, why="components.grouping")
+        for part in (setup.parts.profile, setup.parts.evaluate)
+    )
+    return made, judged
+
+
+def _grouping(spec: GroupingComponentSpec, setup: Setup) -> pd.DataFrame:
+    stack, slots, most = _check_grouping(setup)
+    experts, stacks = setup.model.experts, setup.model.experts // slots
+    made, judged = _parts(spec, setup)
+    distance = core_distance(setup.system)
+    rows = []
+    for layer in spec.layers.indices(setup.trace.layers):
+        loads, ids = made.counts(layer), made.trace.ids[made.rows.reshape(-1), layer].astype(np.int64)
+        options = GroupingOptions(restarts=spec.restarts, seed=spec.seed)
+        grouped = group_experts(loads, stacks, slots, options)
+        first = group_experts(loads, stacks, slots, replace(options, objectives=1))
+        blocks = np.eye(stacks)[np.arange(experts) * stacks // experts]
+        later = judged.counts(layer)
+        for subject, shares in (("grouped", grouped.shares), ("first_objective", first.shares), ("blocks", blocks)):
+            costs = group_objectives(later.astype(np.float64), np.ones(len(later), dtype=np.int64), shares, slots)
+            rows.append(
+                {
+                    "subject": subject,
+                    "max_over_mean": float(max_over_mean(later.astype(np.float64), shares).mean()),
+                    "collaboration": costs.collaboration / judged.rows.size,
+                    "collaboration_range": costs.collaboration_range / judged.rows.size,
+                }
+            )
+        weights = pair_weights(offset_scores(loads), co_activation(ids, experts), grouped.group, len(ids))
+        mapped = map_experts(
+            weights.pairs, distance, grouped.group, stack, most_experts=most, restarts=spec.restarts, seed=spec.seed
+        )
+        ids = judged.trace.ids[judged.rows.reshape(-1), layer].astype(np.int64)
+        weights = pair_weights(offset_scores(later), co_activation(ids, experts), grouped.group, len(ids))
+        for subject, core in (("grouped", mapped.core), ("in_order", mapped.core_in_order)):
+            hops = float((weights.pairs * distance[np.ix_(core, core)]).sum()) / 2 / judged.rows.size
+            rows.append({"subject": subject, "collaboration_hops": hops})
+    subjects = ["grouped", "first_objective", "blocks", "in_order"]
+    means: pd.DataFrame = pd.DataFrame(rows).groupby("subject").mean().loc[subjects].reset_index()
+    return means
 
 
 def _mean(found: Complementarity, name: str) -> float:

@@ -58,6 +58,10 @@ TRAFFIC = ("dispatch", "gather", "weight", "prefetch", "migration")
 NEAR_MEMORY_BYTES = "near_memory"
 DRAM_READ_BYTES = "dram_read"
 """Where memory is stacked with compute: what all memories read; a read for several endpoints counts once."""
+READ_BYTES = "read_"
+"""Before the name of a kind of memory, where the system has several: what they read."""
+OVER_LINKS_BYTES = "over_links"
+"""Bytes times the links that they crossed; with headers and padding where there are flits."""
 
 _FS_PER_SECOND = 10**15
 
@@ -165,7 +169,7 @@ class RunLoop:
         self.prefetches: dict[int, LivePrefetch] = {}
         stacked = (NEAR_MEMORY_BYTES,) if self.machine.system.near_memories else ()
         self.moved = dict.fromkeys((*TRAFFIC, *stacked), 0)
-        self.dram_read_bytes = 0
+        self.counted = dict.fromkeys(self._counted(), 0)  # at the end of the layer before
         self.delivery = Delivery.on(self.machine.system, self.policy.delivery, f"policies.{self.policy.name}.delivery")
         self.copies: dict[int, int] = {}  # engine task → replica
         self.kinds: dict[int, str] = {}  # engine task → class its bytes count for
@@ -657,15 +661,23 @@ class RunLoop:
             if live.replica in claimed:
                 del self.prefetches[number]
         moved, self.moved = self.moved, dict.fromkeys(self.moved, 0)
-        if NEAR_MEMORY_BYTES in moved:
-            read = self._dram_read_bytes()
-            moved[DRAM_READ_BYTES] = read - self.dram_read_bytes
-            self.dram_read_bytes = read
+        now = self._counted()
+        moved.update({name: count - self.counted[name] for name, count in now.items()})
+        self.counted = now
         return moved
 
-    def _dram_read_bytes(self) -> int:
-        memories = self.machine.system.memory_endpoints
-        return sum(int(self.machine.memory_statistics(place.index)["read_bytes"]) for place in memories)
+    def _counted(self) -> dict[str, int]:
+        """What the machine has counted since its beginning and every layer has a share of."""
+        memories: dict[str, int] = {}
+        for place in self.machine.system.memory_endpoints:
+            read = int(self.machine.memory_statistics(place.index)["read_bytes"])
+            memories[place.name] = memories.get(place.name, 0) + read
+        counted = {OVER_LINKS_BYTES: self.machine.link_bytes()}
+        if self.machine.system.near_memories:
+            counted[DRAM_READ_BYTES] = sum(memories.values())
+        if len(memories) > 1:
+            counted.update({READ_BYTES + name: read for name, read in memories.items()})
+        return counted
 
     def _finish(self) -> None:
         """Withdraws what nobody claimed, lets everything under way end, and checks conservation."""

@@ -20,7 +20,8 @@ def stratified_sample(
     rows:     frame with the columns seed, batch and layer, one row each
     fraction: share to sample, above 0 and at most 1
     strata:   ``layer``: every layer of every seed gives its share, at least one row. ``run``: a systematic sample,
-              every 1/fraction-th row of the layers in turn, rows of a layer in seeded order, from a seeded first row
+              every 1/fraction-th row of the layers in turn from a seeded first row, in each layer of the batches that
+              have the fewest sampled rows so far, ties in seeded order
     seed:     chooses the sample; the draws are raw words of Philox-4x64-10
 
     Returns the mask of the sampled rows, in the order of ``rows`` and independent of it. Policies that are
@@ -47,10 +48,16 @@ def stratified_sample(
 def _systematic(order: pd.DataFrame, fraction: float, seed: int) -> npt.NDArray[np.bool_]:
     words = np.random.Philox(key=[KEY, seed]).random_raw(len(order) + 1)
     layer = order["layer"].to_numpy()
-    listed = np.lexsort((words[:-1], layer))
     count = max(1, round(fraction * len(order)))
     start = (int(words[-1]) * len(order)) >> 64  # the first row, in 1 / count of a row
-    chosen = [(start + row * len(order)) // count for row in range(count)]
+    wanted = np.sort(layer)[[(start + row * len(order)) // count for row in range(count)]]
+    batch = order.groupby(["seed", "batch"], sort=True).ngroup().to_numpy()
+    taken = np.zeros(int(batch.max()) + 1, dtype=np.int64)
     mask = np.zeros(len(order), dtype=np.bool_)
-    mask[order.index.to_numpy()[listed[chosen]]] = True
+    for number, rows in zip(*np.unique(wanted, return_counts=True), strict=True):
+        members = np.flatnonzero(layer == number)
+        # an interval is a bootstrap over batches: one without a sampled row would leave it open
+        chosen = members[np.lexsort((words[members], taken[batch[members]]))[:rows]]
+        taken[batch[chosen]] += 1
+        mask[order.index.to_numpy()[chosen]] = True
     return mask

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 from click.testing import CliRunner
@@ -14,6 +15,8 @@ from cosim import Experiment
 from cosim.cli import main as command
 from cosim.config.errors import ConfigErrors
 from cosim.noc import hotspot
+from cosim.run.components import check_components, component_frames
+from cosim.trace.step_series import step_series
 from cosim.validate.claims import load_claims
 from cosim.validate.verdicts import together
 
@@ -42,6 +45,10 @@ claims:
      quantity: "hotspot_completion_cycles(cnm, helpers=3, tile_bytes=2048)"}
   - {id: tested, kind: order, scope: trace, statement: s, source: t,
      quantity: {highest_first: ["complementarity_flagged_share(recorded)", "complementarity_flagged_share(shuffled)"]}}
+  - {id: skewed, kind: order, scope: trace, statement: s, source: t,
+     quantity: {highest_first: ["loads_skew(recorded)", "loads_skew(uniform)"]}}
+  - {id: mapped, kind: order, scope: network, statement: s, source: t,
+     quantity: {lowest_first: ["grouping_collaboration_hops(grouped)", "grouping_collaboration_hops(in_order)"]}}
 """
 
 SAMPLE = {"file": "sample", "profile": {"requests": "0-63"}, "evaluate": {"requests": "64-127"}}
@@ -67,6 +74,7 @@ def files(tmp_path: Path, **changes: Any) -> Path:
     components = {
         "hotspot": {"file": "noc-hotspot"},
         "complementarity": {"layers": "0", "permutations": 19, "shuffles": 1},
+        "loads": {"layers": "0"},
     }
     first = {**base, "policies": ["static"], "companions": ["./second.yaml"], "components": components, **changes}
     (tmp_path / "first.yaml").write_text(yaml.safe_dump(first))
@@ -98,10 +106,33 @@ def test_companions_and_components_answer_the_claims_together(tmp_path: Path) ->
     assert "differ in tile_bytes" in claims["several"]["needs"][0]
     assert claims["misspelt"]["needs"] == ["hotspot of cnm (did you mean 'cmn'?)"]
     assert claims["tested"]["verdict"] in ("confirmed", "refuted")
+    assert claims["skewed"]["verdict"] == "confirmed"
+    assert claims["mapped"]["verdict"] == "not_testable"
     # a companion keeps a directory of its own, with what it answered by itself
     alone = json.loads((out / "companions" / "second" / "claims.json").read_text())["claims"]
     assert {claim["id"]: claim["verdict"] for claim in alone}["own"] == "not_testable"
     assert (out / "companions" / "second" / "report.html").is_file()
+
+
+def test_groupings_are_judged_on_other_steps_than_they_are_made_on(tmp_path: Path) -> None:
+    components = {"grouping": {"layers": "3", "restarts": 0}}
+    changes = {"system": "3d-moe-device", "components": components, "companions": []}
+    experiment = Experiment.load(str(files(tmp_path, **changes)))
+    check_components(experiment.spec, experiment.setup)
+    frame = component_frames(experiment.spec, experiment.setup)["grouping"].set_index("subject")
+    trace = experiment.setup.trace
+    later = step_series(trace.take(np.sort(experiment.setup.parts.evaluate)), 64, at_least=1, why="a test").counts(3)
+    groups = np.repeat(np.arange(4), 16)
+    by_block = np.stack([later[:, groups == group].sum(axis=1) for group in range(4)], axis=1)
+    assert frame["max_over_mean"]["blocks"] == pytest.approx((by_block.max(axis=1) / by_block.mean(axis=1)).mean())
+    over = [
+        np.maximum(step - step[groups == group].mean(), 0)[groups == group].sum()
+        for step in later
+        for group in range(4)
+    ]
+    assert frame["collaboration"]["blocks"] == pytest.approx(sum(over) / (64 * len(later)))
+    assert frame["max_over_mean"]["grouped"] < frame["max_over_mean"]["blocks"]
+    assert frame["collaboration_hops"]["grouped"] < frame["collaboration_hops"]["in_order"]
 
 
 def test_points_of_a_sweep_have_neither(tmp_path: Path) -> None:
@@ -132,6 +163,9 @@ def test_the_resolved_experiment_runs_again_with_its_companions(tmp_path: Path) 
         ({"components": {"hotspot": {"file": "noc-hotpot"}}}, "noc-hotspot"),
         ({"components": {"complementarity": {"layers": "0-99"}}}, "layers of the trace"),
         ({"components": {"complementarity": {"permutations": 9}}}, "permutations"),
+        ({"components": {"loads": {"layers": "0-99"}}}, "layers of the trace"),
+        ({"components": {"loads": {"batch_tokens": 4096}}}, "4096"),
+        ({"components": {"grouping": {}}}, "a number of groups"),  # cores in one network
         ({"components": {"hotspots": {}}}, "hotspot"),
     ],
 )

@@ -117,6 +117,30 @@ def test_copies_are_real_traffic(tmp_path: Path) -> None:
     assert any(len(actions) for actions in run.decisions[1].windows.values())
 
 
+@pytest.mark.parametrize("rung", ["link", "flit"])
+def test_bytes_over_links_are_those_of_the_links(rung: str) -> None:
+    run = Experiment.load("quickstart", [*SMALL, "seeds=[1]"]).run("static", rung)
+    assert run.layers["bytes_over_links"].sum() == run.links["bytes"].sum() > 0
+    classes = run.layers[["bytes_dispatch", "bytes_gather", "bytes_weight"]].sum(axis=1)
+    assert (run.layers["bytes_over_links"] > classes / 2).all()
+    assert "bytes_read_memory" not in run.layers  # one kind of memory has nothing to be told apart from
+
+
+def test_reads_of_several_kinds_of_memory_are_told_apart() -> None:
+    options = [
+        "workload.layers=0",
+        "workload.batches=1",
+        "workload.batch_tokens=32",
+        "system.endpoints.chiplet.tile=1 MiB",
+    ]
+    run = Experiment.load("hcrmap", [*options, "sampling=none", "sweeps={}", "components=null"]).run("hcrmap", "link")
+    reads = {name: int(run.layers[f"bytes_read_{name}"].sum()) for name in ("sram", "hbm", "dram")}
+    assert sum(reads.values()) == run.figures[1]["dram_read_bytes"]
+    assert reads["hbm"] > 0
+    assert reads["dram"] > 0
+    assert run.layers["bytes_weight"].sum() <= sum(reads.values())
+
+
 def test_prefetch_is_used_or_counted_as_wasted() -> None:
     run = Experiment.load("quickstart", SMALL).run("popularity_prefetch", "flit")
     for seed, figures in run.figures.items():

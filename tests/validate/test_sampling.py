@@ -155,6 +155,8 @@ def test_a_sample_of_the_run_is_spread_evenly_over_layers(
     assert mask.sum() == max(1, round(fraction * len(rows)))
     per_layer = rows.assign(taken=mask).groupby("layer")["taken"].sum()
     assert per_layer.max() - per_layer.min() <= 1
+    per_batch = rows.assign(taken=mask).groupby(["seed", "batch"])["taken"].sum()
+    assert per_batch.max() - per_batch.min() <= 1
     shuffled = rows.sample(frac=1.0, random_state=1)
     again = stratified_sample(shuffled, fraction, seed, strata="run")
     assert set(map(tuple, rows[mask].to_numpy())) == set(map(tuple, shuffled[again].to_numpy()))
