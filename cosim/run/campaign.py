@@ -82,7 +82,12 @@ class Campaign:
         first: list[_Wanted] = [
             (number, key, None) for number, key in keys if not sampled[number] or key.rung == "link"
         ]
-        closed = self._run_all(first, progress)
+        later_at_most = sum(
+            key.rung != ("link" if sampled[number] else top_rung(self.parts[number].setup.spec.rungs))
+            for number, key in keys
+        )
+        whole = len(first) + later_at_most
+        closed = self._run_all(first, progress, 0, whole)
         second: list[_Wanted] = []
         for number, key in keys:
             top = top_rung(self.parts[number].setup.spec.rungs)
@@ -93,7 +98,9 @@ class Campaign:
                 reference = closed[number, UnitKey(key.policy, top, key.seed)].record
                 if not closed[number, key].record.same_as(reference):
                     second.append((number, UnitKey(key.policy, key.rung, key.seed, replay=True), reference))
-        later = self._run_all(second, progress)
+        later = self._run_all(second, progress, whole - len(second), whole)  # replays that none needs count as done
+        if progress is not None and not second and keys:
+            progress(whole, whole, self.parts[keys[-1][0]].note(keys[-1][1]))
         found = {**closed, **{item: result for item, result in later.items() if not item[1].replay}}
         return [
             (
@@ -108,7 +115,10 @@ class Campaign:
         found = self._run_all([(0, key, None) for key in keys], progress)
         return {key: result for (_, key), result in found.items()}
 
-    def _run_all(self, wanted: Sequence[_Wanted], progress: Progress | None) -> _Found:
+    def _run_all(
+        self, wanted: Sequence[_Wanted], progress: Progress | None, before: int = 0, whole: int | None = None
+    ) -> _Found:
+        """``before`` units of the ``whole`` are over already, for the line of progress."""
         results: _Found = {}
         todo: list[_Wanted] = []
         for number, key, record in wanted:
@@ -117,12 +127,13 @@ class Campaign:
                 todo.append((number, key, record))
             else:
                 results[number, key] = kept
-        total = len(wanted)
-        for count, (number, result) in enumerate(self._finished(todo, len(results), total, progress)):
+        total = len(wanted) if whole is None else whole
+        before += len(results)
+        for count, (number, result) in enumerate(self._finished(todo, before, total, progress)):
             self.parts[number].store.save(result)
             results[number, result.key] = result
             if progress is not None:
-                progress(total - len(todo) + count + 1, total, self.parts[number].note(result.key))
+                progress(before + count + 1, total, self.parts[number].note(result.key))
         return {(number, key): results[number, key] for number, key, _ in wanted}
 
     def _finished(

@@ -256,3 +256,14 @@ def test_a_killed_unit_is_taken_up_where_its_last_state_was_saved(
     assert len(done) < 16  # not the sixteen layers again
     assert metrics_json(resumed.metrics) == metrics_json(experiment.validate().metrics)
     assert [path.suffix for path in tmp_path.iterdir()] == [""]
+
+
+@pytest.mark.parametrize("sampling", ["none", "{fraction: 0.5, seed: 4}"])
+def test_progress_ends_when_the_last_replay_does(sampling: str) -> None:
+    seen: list[tuple[float, float, str]] = []
+    experiment = Experiment.load("quickstart", [*SMALL, f"sampling={sampling}"])
+    experiment.validate(jobs=1, progress=lambda done, total, note: seen.append((done, total, note)))
+    shares = [done / total for done, total, _ in seen]
+    assert shares == sorted(shares)
+    assert shares[-1] == 1
+    assert shares.index(1) >= len(shares) - 2  # its last layer, and the unit
