@@ -14,24 +14,14 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from cosim.config.errors import ConfigErrors
-from cosim.policy.base import ActionKind, Pressure, Profile, WindowState
-from cosim.policy.hcrmap import HCRMap
-from cosim.policy.hcrmap.edits import FEATURES, Edit
+from cosim.policy.hcrmap.edits import FEATURES
 from cosim.policy.hcrmap.q_network import QNetwork
-from cosim.policy.residency import Residency
-from cosim.run.counterfactual import Counterfactual
-from cosim.run.machine import build_machine
-from cosim.run.pressure import PressureMeter
+from cosim.run.residency_episode import ResidencyEpisode, RewardWeights, check_profile
 from cosim.run.setup import Setup
-from cosim.workload.groups import token_groups, token_homes
-from cosim.workload.lowering import lower_layer
 
 __all__ = ["Training", "TrainingOptions", "curve_csv", "train"]
 
 Floats = npt.NDArray[np.float64]
-
-_DONE = 0
 
 
 @dataclass(frozen=True)
@@ -103,79 +93,8 @@ def train(
     Raises:
         ConfigErrors: an experiment without a profile part.
     """
-    if setup.profile.tokens < setup.spec.workload.batch_tokens:
-        raise ConfigErrors.single(
-            f"a profile of at least the batch's {setup.spec.workload.batch_tokens} tokens",
-            f"{setup.profile.tokens}",
-            path="trace.profile",
-        )
+    check_profile(setup)
     return _Trainer(setup, policy_params, options).run(progress)
-
-
-class _Episode:
-    """One layout, from its start on, driven window by window on a machine of its own."""
-
-    def __init__(self, setup: Setup, params: dict[str, object], layers: tuple[int, ...]) -> None:
-        self.setup, self.layers = setup, layers
-        self.policy = HCRMap({**params, "controller": "rules"})
-        known = setup.profile
-        self.profile = Profile(known.counts, known.transitions, known.tokens, layers)
-        rates = setup.rates
-        self.residency = Residency(
-            setup.system,
-            setup.model,
-            self.policy.place(setup.system, setup.model, self.profile),
-            expert_bytes=rates.expert_bytes,
-            alignment_bytes=setup.region_alignment_bytes,
-            burst_bytes=setup.burst_bytes,
-            layers=layers,
-            max_replicas=self.policy.max_replicas,
-            min_residency_windows=self.policy.min_residency_windows,
-            updates_per_window=self.policy.updates_per_window,
-            budget_bytes=int(self.policy.replica_budget * len(layers) * setup.model.experts * rates.expert_bytes),
-        )
-        self.machine = build_machine(setup.system, "link")
-        self.meter = PressureMeter(self.machine)
-        self.counterfactual = Counterfactual(setup.system, rates, self.policy)
-
-    def window(self, rows: npt.NDArray[np.int64], number: int) -> tuple[WindowState, list[Edit]]:
-        """Runs a batch under the present layout; returns what the slow loop sees, and its legal edits."""
-        setup, machine = self.setup, self.machine
-        homes = token_homes(len(rows), machine.compute_endpoints)
-        demand = np.zeros_like(self.profile.counts)
-        directory = self.residency.directory()
-        groups_of = []
-        pressure: Pressure = self.meter.read(self.residency)
-        for layer in self.layers:
-            groups = token_groups(setup.trace.ids[rows, layer], homes, layer, setup.model.activation_bytes)
-            groups_of.append(groups)
-            np.add.at(demand, (groups["layer"], groups["expert"]), groups["tokens"])
-            assigned = self.policy.assign(groups, directory, pressure)
-            tasks = lower_layer(groups, assigned, directory, setup.rates, machine.nodes, machine.classes, _DONE)
-            machine.engine.submit(tasks.columns, tasks.before, tasks.after, machine.now_fs)
-            machine.engine.run()
-            machine.engine.take_records()
-        self.residency.close_window()
-        state = WindowState(
-            machine.now_fs,
-            number,
-            demand,
-            self.residency.directory(),
-            self.meter.read(self.residency),
-            (),
-            (),
-            self.counterfactual.what_if(groups_of, self.residency.directory()),
-        )
-        self.meter.close_window()
-        return state, self.policy.edits(state)
-
-    def apply(self, edit: Edit) -> None:
-        """Makes an edit; its copy is complete at once, its time is in the reward."""
-        if edit.action is None:
-            return
-        orders, _ = self.residency.propose([edit.action])
-        for order in orders:
-            self.residency.publish(order.replica)
 
 
 class _Trainer:
@@ -185,13 +104,14 @@ class _Trainer:
         self.online = QNetwork.fresh(len(FEATURES), options.hidden, self.generator)
         self.target = self.online.copy()
         self.moments = [[np.zeros_like(part), np.zeros_like(part)] for part in self.online.weights]
+        self.weights = RewardWeights(options.exposed, options.churn, options.episode_windows)
         self.steps = 0
         self.memory: list[tuple[Floats, float, Floats | None]] = []
 
     def run(self, progress: Callable[[int, int], None] | None) -> Training:
         options = self.options
         training = Training(self.online)
-        episode: _Episode | None = None
+        episode: ResidencyEpisode | None = None
         waiting: tuple[Floats, float] | None = None
         for number in range(options.windows):
             if episode is None or number % options.episode_windows == 0:
@@ -204,7 +124,7 @@ class _Trainer:
             if waiting is not None:
                 self.memory.append((*waiting, offered))
             chosen = self._choose(offered, number)
-            reward, seconds = self._reward(state, edits[chosen])
+            reward, seconds = episode.reward(state, edits[chosen], self.weights)
             episode.apply(edits[chosen])
             waiting = (offered[chosen], reward)
             training.rewards.append(reward)
@@ -216,13 +136,15 @@ class _Trainer:
                 progress(number + 1, options.windows)
         return training
 
-    def _episode(self) -> _Episode:
+    def _episode(self) -> ResidencyEpisode:
         """A layout of the profile, or of homes only, each half of the time."""
         layers = self.generator.choice(
             self.setup.layers, size=min(self.options.layers, len(self.setup.layers)), replace=False
         )
         start = "profile" if self.generator.random() < 0.5 else "homes"
-        return _Episode(self.setup, {**self.params, "start": start}, tuple(sorted(int(layer) for layer in layers)))
+        return ResidencyEpisode(
+            self.setup, {**self.params, "start": start}, tuple(sorted(int(layer) for layer in layers))
+        )
 
     def _rows(self) -> npt.NDArray[np.int64]:
         rows = self.setup.parts.profile
@@ -234,18 +156,6 @@ class _Trainer:
         if self.generator.random() < explore:
             return int(self.generator.integers(0, len(offered)))
         return int(np.argmax(self.online.values(offered)))
-
-    def _reward(self, state: WindowState, edit: Edit) -> tuple[float, float]:
-        """Eq. 33, and the seconds of the batch under the present layout."""
-        assert state.what_if is not None
-        before = state.what_if(None)
-        if edit.action is None:
-            return 0.0, before
-        gain = (before - state.what_if(edit.action)) / before
-        moved = edit.action.kind in (ActionKind.promote, ActionKind.demote)
-        exposed = float(edit.features[FEATURES.index("copy_time")]) if moved else 0.0
-        horizon = self.options.episode_windows
-        return gain - self.options.exposed * exposed / horizon - self.options.churn, before
 
     def _step(self) -> float:
         """One step of Adam on a batch of transitions; 0 as long as there are too few."""
