@@ -125,6 +125,12 @@ def test_help_imports_no_command(extra: Callable[[str], None]) -> None:
     assert text.splitlines()[-1] == "[]"
 
 
+def test_the_package_runs_as_a_module() -> None:
+    run = subprocess.run([sys.executable, "-m", "cosim", "--help"], cwd=ROOT, capture_output=True, text=True)
+    assert run.returncode == 0
+    assert run.stdout.startswith("Usage: cosim ")
+
+
 def test_commands_exist_only_with_their_module() -> None:
     shown = call("--help").stdout
     for name in cosim.cli._COMMANDS:
