@@ -44,7 +44,15 @@ METHODS = ("tensor", "expert", "hybrid", "node", "node+link")
     "--gap", type=click.FloatRange(min=0, max=1, max_open=True), default=0.005, show_default=True, help="Relative."
 )
 @click.option("--trials", type=click.IntRange(min=0), default=400, show_default=True, help="Moves tried after it.")
+@click.option(
+    "--most-kinds",
+    type=click.IntRange(min=1),
+    default=700,
+    show_default=True,
+    help="Sets of experts in the program; with more there is none, and starts are improved by moves.",
+)
 @click.option("--no-capacity", is_flag=True, help="Without the memory-capacity constraint.")
+@click.option("--running", is_flag=True, help="Search only layers that the experiment runs.")
 @click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Of all draws.")
 @override_option
 def search(
@@ -60,7 +68,9 @@ def search(
     node_limit: int,
     gap: float,
     trials: int,
+    most_kinds: int,
     no_capacity: bool,
+    running: bool,
     seed: int,
     overrides: tuple[str, ...],
 ) -> None:
@@ -83,12 +93,14 @@ def search(
         partial_sums,
         groups,
         not no_capacity,
+        running,
         SearchOptions(
             rounds=rounds,
             evaluations=evaluations if method == "node+link" else 0,
             node_limit=node_limit,
             gap=gap,
             trials=trials,
+            most_kinds=most_kinds,
             seed=seed,
         ),
     )

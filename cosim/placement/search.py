@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -35,6 +35,7 @@ class SearchOptions:
     coverage: float = 0.95
     smallest_share: float = 0.02
     trials: int = 400
+    most_kinds: int = 700
     seed: int = 1
 
 
@@ -48,7 +49,7 @@ class HybridSearch:
 
 
 def hybrid_search(
-    layers: Sequence[Activation],
+    layers: Mapping[int, Activation],
     nodes: int,
     costs: NodeCosts,
     token_bytes: float,
@@ -63,7 +64,7 @@ def hybrid_search(
     kept; the first gamma is ``costs.gamma``.
 
     Args:
-        layers: frequencies of each MoE layer of the profile.
+        layers: MoE layer → its frequencies in the profile.
         nodes: logical nodes, as many as the topology's endpoints.
         costs: of a node.
         token_bytes: B · h · element bytes.
@@ -78,7 +79,7 @@ def hybrid_search(
     maps: list[IntArray] = []
     report: list[str] = []
     total = 0.0
-    for number, found in enumerate(layers):
+    for done, (number, found) in enumerate(layers.items()):
         best: tuple[float, NodeBalance, LinkBalance | None, IntArray, float] | None = None
         gamma = costs.gamma
         mapping: IntArray = np.arange(nodes, dtype=np.int64)
@@ -92,6 +93,7 @@ def hybrid_search(
                 node_limit=chosen.node_limit,
                 gap=chosen.gap,
                 trials=chosen.trials,
+                most_kinds=chosen.most_kinds,
             )
             link: LinkBalance | None = None
             if chosen.evaluations:
@@ -126,7 +128,7 @@ def hybrid_search(
         searched = f"; {link}" if link is not None else ""
         report.append(f"layer {number}: gamma {gamma:.3f}; {node.report}{searched}; {value * 1e6:.3f} us in all")
         if progress is not None:
-            progress(number + 1, len(layers))
+            progress(done + 1, len(layers))
     placement = ExpertShares(np.stack(shares), np.stack(maps), "hybrid search")
     return HybridSearch(placement, report, total)
 

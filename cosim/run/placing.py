@@ -33,7 +33,8 @@ class PlaceOptions:
     """What to place.
 
     method: tensor, expert, hybrid, node or node+link. batch_tokens: of the workload if not given. groups: of nodes, for
-    hybrid. capacity: whether the memory-capacity constraint holds.
+    hybrid. capacity: whether the memory-capacity constraint holds. running: whether node and node+link search only the
+    MoE layers that the experiment runs; the others get expert parallelism.
     """
 
     method: str
@@ -42,6 +43,7 @@ class PlaceOptions:
     partial_sums: str = "FP32"
     groups: int | None = None
     capacity: bool = True
+    running: bool = False
     search: SearchOptions = field(default_factory=SearchOptions)
 
 
@@ -135,9 +137,15 @@ def placement_of(
                 costs.weight_bytes,
                 costs.capacity_bytes,
             )
-            searched = hybrid_search(found, nodes, costs, token_bytes, simulator, options.search, progress)
-            placed, report = searched.placement.physical(), list(searched.report)
+            numbers = setup.layers if options.running else range(model.moe_layers)
+            chosen = {number: found[number] for number in numbers}
+            searched = hybrid_search(chosen, nodes, costs, token_bytes, simulator, options.search, progress)
+            shares = expert_parallel(model.moe_layers, model.experts, nodes).shares.copy()
+            shares[list(numbers)] = searched.placement.physical().shares
+            placed, report = ExpertShares(shares, source=searched.placement.source), list(searched.report)
             report.insert(0, f"first gamma {gamma:.3f}, from expert parallelism under drawn maps")
+            if len(chosen) < model.moe_layers:
+                report.append(f"the other {model.moe_layers - len(chosen)} layers: expert parallelism")
     return PlacementFile(
         model.name or "model",
         model.moe_intermediate,

@@ -88,6 +88,21 @@ def test_a_file_is_written_and_runs(experiment: Path, tmp_path: Path, method: st
     assert (run.layers["total_fs"] > 0).all()
 
 
+def test_only_layers_that_run_are_searched(experiment: Path, tmp_path: Path) -> None:
+    arguments = ["--method", "node", "--rounds", "1", "--trials", "2", "--most-kinds", "4", "-o", "workload.layers=1"]
+    status, output = place(str(experiment), *arguments, "--running", "--file", str(tmp_path / "p.json"))
+    assert status == 0, output
+    assert "layer 1: " in output
+    assert "layer 0: " not in output
+    assert "the other 1 layers: expert parallelism" in output
+    # 15 sets of four experts are more than four, and single experts are four
+    assert "at most 1 experts a node" in output
+    neurons = load_placement(tmp_path / "p.json").neurons
+    expert = place(str(experiment), "--method", "expert", "--file", str(tmp_path / "e.json"))
+    assert expert[0] == 0
+    assert (neurons[0] == load_placement(tmp_path / "e.json").neurons[0]).all()
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [

@@ -96,11 +96,13 @@ def test_both_in_turn() -> None:
     gamma = expert_parallel_gamma(layers[0], 8, price.traffic_s, 1e6, simulator)
     assert 0.2 < gamma < 10
     options = SearchOptions(evaluations=6, gap=0.02, rounds=2)
-    first, second = (hybrid_search(layers, 8, price, 1e6, simulator, options) for _ in range(2))
+    first, second = (hybrid_search(dict(enumerate(layers)), 8, price, 1e6, simulator, options) for _ in range(2))
     assert first.placement.shares.tolist() == second.placement.shares.tolist()
     assert list(first.report) == list(second.report)
     assert len(first.report) == 2
     assert all("gamma" in line and "link simulations" in line for line in first.report)
     assert first.placement.mapping is not None
-    plain = hybrid_search(layers, 8, price, 1e6, simulator, SearchOptions(evaluations=0, gap=0.02, rounds=1))
+    plain = hybrid_search(
+        dict(enumerate(layers)), 8, price, 1e6, simulator, SearchOptions(evaluations=0, gap=0.02, rounds=1)
+    )
     assert first.objective_s <= plain.objective_s * (1 + 1e-6)
