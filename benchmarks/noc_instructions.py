@@ -38,6 +38,7 @@ class Case:
 
 TWO = {"a": {"vcs": [0, 1]}, "b": {"vcs": [2, 3]}}
 FORKS = {"u": {"vcs": [0]}, "m": {"vcs": [1], "multicast": True}}
+SUMS = {"s": {"vcs": [0, 1, 2, 3], "reduction": True}}
 NEIGHBOURS = {n: [m for m in range(64) if m // 8 == n // 8] for n in range(64)}
 
 CASES = {
@@ -55,6 +56,10 @@ CASES = {
     "multicast to 8 p4": Case(
         0.02, 4, (500, 2000), network={"num_vcs": 2, "classes": FORKS}, message_class="m",
         pattern={"kind": "multicast", "sets": NEIGHBOURS},
+    ),
+    "reduction of 8 p4": Case(
+        0.05, 4, (500, 2000), network={"classes": SUMS, "reduction": {"ports": 2}}, message_class="s",
+        pattern={"kind": "reduction", "sets": {8 * y: NEIGHBOURS[8 * y] for y in range(8)}},
     ),
 }  # fmt: skip
 

@@ -223,12 +223,15 @@ def _latency_rows(
         "contention": ("  contention", "cycles"),
         "retry": ("  retry", "cycles that links took to send flits again"),
         "session_wait": ("  session wait", "cycles"),
+        "reduction_wait": ("  reduction wait", "cycles at reduction units, for the others of a sum"),
         "network_latency": ("network latency, mean", "cycles, from the head's injection"),
     }
     if not network.config.has_sessions:
         del meanings["session_wait"]
     if network.config.retry is None:
         del meanings["retry"]
+    if not network.config.has_reductions:
+        del meanings["reduction_wait"]
     rows = [(name, f"{mean[key]:.2f}", unit) for key, (name, unit) in meanings.items()]
     if zero_load is not None:
         rows.insert(1, zero_load)
@@ -268,6 +271,7 @@ def _traffic_report(experiment: NetworkRun, r: TrafficResult) -> list[str]:
         ("measured packets", f"{r.measured_packets}", f"packets of {size} flits"),
         ("undrained packets", f"{r.undrained_packets}", "packets"),
         ("work", f"{r.flit_hops}", f"flit-hops in {r.end_cycle + 1} cycles"),
+        *_change_rows(r),
         *_cost_rows(network, r),
         ("core memory", f"{r.core_bytes / 2**20:.2f}", "MiB"),
     ]
@@ -285,6 +289,8 @@ def _packet_report(network: Network, r: PacketResult) -> list[str]:
         *_latency_rows(network, {**means, "hops": float(sent["hops"].mean())}),
         ("work", f"{r.flit_hops}", "flit-hops"),
         *_session_rows(r),
+        *_reduction_rows(r),
+        *_change_rows(r),
         *_cost_rows(network, r),
         ("core memory", f"{r.core_bytes / 2**20:.2f}", "MiB"),
     ]
@@ -317,6 +323,25 @@ def _session_rows(r: PacketResult) -> list[tuple[str, str, str]]:
     ]
 
 
+def _reduction_rows(r: PacketResult) -> list[tuple[str, str, str]]:
+    if r.reductions is None or r.reduction_units is None:
+        return []
+    units = r.reduction_units
+    held = f"of {int(units['parts'].sum())} packets; a unit held at most {int(units['most_open'].max())} at once"
+    return [
+        ("reductions", f"{len(r.reductions)}", "sums at nodes"),
+        ("sums in routers", f"{int(units['sums'].sum())}", held),
+    ]
+
+
+def _change_rows(r: TrafficResult | PacketResult) -> list[tuple[str, str, str]]:
+    if r.route_changes is None:
+        return []
+    changes = r.route_changes.itertuples()
+    times = ", ".join(f"{c.changed_cycle} (links failed at {c.at_cycle})" for c in changes)
+    return [("route changes", f"{len(r.route_changes)}", f"at cycle {times}" if times else "links did not fail yet")]
+
+
 def _cost_rows(network: Network, r: TrafficResult | PacketResult) -> list[tuple[str, str, str]]:
     """How often plug-ins were called, of those that are counted."""
     rows = []
@@ -338,7 +363,7 @@ def _busiest(links: pd.DataFrame) -> list[str]:
     top = total.sort_values(["flits", "router", "port"], ascending=[False, True, True]).head(TOP_LINKS)
     rows = [("output", "flits", "utilisation", "no credit", "lost switch", "busy VC", "lost VC", "")]
     for row in top.itertuples():
-        target = f"router {row.to}" if row.kind == "link" else f"node {row.to}"
+        target = {"link": f"router {row.to}", "ejection": f"node {row.to}"}.get(row.kind, "reduction unit")
         rows.append(
             (
                 f"router {row.router} -> {target}",
@@ -360,7 +385,7 @@ def _traffic_metrics(r: TrafficResult) -> list[dict[str, Any]]:
     rows = []
     for key in (field.name for field in dataclasses.fields(r)):
         value = getattr(r, key)
-        if key in ("link_counters", "terms", "stable", "core_bytes", "routing_cost", "router_calls"):
+        if key in ("link_counters", "terms", "stable", "core_bytes", "routing_cost", "router_calls", "route_changes"):
             continue
         unit = next((text for word, text in units.items() if word in key), "flit-hops" if key == "flit_hops" else "")
         rows.append({"metric": key, "unit": unit, "value": value})

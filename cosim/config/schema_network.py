@@ -24,7 +24,8 @@ from cosim.config.errors import did_you_mean, one_of
 from cosim.config.loader import Document
 from cosim.config.quantities import BareOrBytes, ByteCount, Frequency
 from cosim.config.rows import rows_of
-from cosim.config.schema_retry import RetrySpec
+from cosim.config.schema_reduction import ReductionSpec
+from cosim.config.schema_retry import MOST_FLIT_BITS, LevelRetrySpec, RetrySpec
 from cosim.config.schema_sessions import SessionsSpec
 from cosim.config.schema_topology import LevelTopology, LinkNameSpec, Topology
 from cosim.config.spec import Items, Name, Problem, ShortSpec, Spec, duplicates, refuse
@@ -75,6 +76,9 @@ ROUTINGS: dict[str, tuple[str, ...]] = {
 
 SURVIVES_FAILURES = ("nca", "up_down", "layered_shortest_path", "table")
 """Routings that find ways around failed links."""
+
+FINDS_NEW_WAYS = ("up_down", "layered_shortest_path")
+"""Routings that are computed anew for what is left when links fail at a cycle."""
 
 ONE_WAY = ("dor", "direct", "up_down", "layered_shortest_path", "table")
 """Routings with one way per router and destination, as multicasts and sessions need them."""
@@ -469,6 +473,7 @@ class LevelSpec(NetworkSpec):
     max_packet_flits: Positive = 16
     header_bytes: BareOrBytes = 8
     message_classes: MessageClasses
+    retry: LevelRetrySpec | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -494,12 +499,21 @@ class LevelSpec(NetworkSpec):
     def problems(self) -> Iterator[Problem]:
         yield from super().problems()
         yield from self._class_problems()
+        if self.retry is not None:
+            yield from self._retry_problems()
         if self.header_bytes >= self.max_packet_flits * self.flit_width:
             yield Problem(
                 ("header_bytes",),
                 f"less than a packet's {self.max_packet_flits * self.flit_width} bytes",
                 f"{self.header_bytes} bytes",
             )
+
+    def _retry_problems(self) -> Iterator[Problem]:
+        if 8 * self.flit_width > MOST_FLIT_BITS:
+            expected = f"a flit_width of at most {MOST_FLIT_BITS // 8} bytes beside it"
+            yield Problem(("retry",), expected, f"{self.flit_width} bytes")
+        if self.message_classes.broadcast is not None:
+            yield Problem(("retry",), "none beside a broadcast class", "one")
 
     @property
     def least_vcs(self) -> int:
@@ -557,15 +571,19 @@ class ClassSpec(Spec):
     """A message class: its own VCs; of two classes waiting at one source the larger priority sends first.
 
     A packet of a ``multicast`` class may have several destinations. One of a ``session`` class has a set of them and
-    uses no VC: its links leave packet mode for it.
+    uses no VC: its links leave packet mode for it. Packets of a ``reduction`` class may be summed on their way.
     """
 
     vcs: Items[Annotated[int, Field(ge=0)]] = ()
     priority: Annotated[int, Field(ge=-(1 << 30), le=1 << 30)] = 0
     multicast: bool = False
     session: bool = False
+    reduction: bool = False
 
     def problems(self) -> Iterator[Problem]:
+        if self.reduction and (self.session or self.multicast):
+            other = "session" if self.session else "multicast"
+            yield Problem(("reduction",), f"one of {other} and reduction", "both")
         if not self.session and not self.vcs:
             yield Problem(("vcs",), "at least 1 of them", "none")
         if self.session and self.vcs:
@@ -577,9 +595,10 @@ class ClassSpec(Spec):
 
 
 class FailedLinkSpec(LinkNameSpec):
-    """A link that does not work: all parallel ones, or the one of number ``link``."""
+    """A link that does not work: all parallel ones, or the one of number ``link``; from ``at_cycle`` on, or never."""
 
     link: Index | None = None
+    at_cycle: Annotated[int, Field(ge=1, le=1 << 60)] | None = None
 
 
 class NetworkConfig(NetworkSpec):
@@ -589,6 +608,7 @@ class NetworkConfig(NetworkSpec):
     compat: Literal["none", "booksim2"] = "none"
     classes: dict[Name, ClassSpec] = Field(default_factory=dict)
     sessions: SessionsSpec | None = None
+    reduction: ReductionSpec | None = None
     retry: RetrySpec | None = None
     failed_links: Items[FailedLinkSpec] = ()
 
@@ -616,6 +636,22 @@ class NetworkConfig(NetworkSpec):
         for name, spec in self.classes.items():
             if spec.multicast:
                 yield Problem(("classes", name, "multicast"), "false: router models know no multicast", "true")
+            if spec.reduction:
+                yield Problem(("classes", name, "reduction"), "false: router models know no reduction", "true")
+
+    def _change_problems(self) -> Iterator[Problem]:
+        """What does not go with links that fail at a cycle."""
+        position = next(i for i, failed in enumerate(self.failed_links) if failed.at_cycle is not None)
+        where = ("failed_links", position, "at_cycle")
+        if self.router.plugin is not None:
+            yield Problem(where, "none beside a router model, which routes by itself", "one")
+        elif self.routing_name not in FINDS_NEW_WAYS:
+            yield Problem(
+                where, f"{one_of(FINDS_NEW_WAYS)} routing, which finds new ways then", repr(self.routing_name)
+            )
+        for name, spec in self.classes.items():
+            if spec.multicast or spec.session or spec.reduction:
+                yield Problem(where, f"none beside class {name!r}, whose trees are planned before", "one")
 
     @property
     def class_names(self) -> tuple[str, ...]:
@@ -626,6 +662,16 @@ class NetworkConfig(NetworkSpec):
     def has_sessions(self) -> bool:
         """Whether a class is a session class."""
         return any(spec.session for spec in self.classes.values())
+
+    @property
+    def has_reductions(self) -> bool:
+        """Whether a class is a reduction class."""
+        return any(spec.reduction for spec in self.classes.values())
+
+    @property
+    def reduction_unit(self) -> ReductionSpec | None:
+        """The reduction unit of every router; none without a reduction class."""
+        return (self.reduction or ReductionSpec()) if self.has_reductions else None
 
     def problems(self) -> Iterator[Problem]:
         yield from super().problems()
@@ -642,6 +688,8 @@ class NetworkConfig(NetworkSpec):
                 owner.setdefault(vc, name)
         if self.sessions is not None and not self.has_sessions:
             yield Problem(("sessions",), "a class with `session: true` that reads this", "none")
+        if self.reduction is not None and not self.has_reductions:
+            yield Problem(("reduction",), "a class with `reduction: true` that reads this", "none")
         if self.classes and all(spec.session for spec in self.classes.values()):
             yield Problem(("classes",), "a class of packets beside session classes", "none")
         packets = [spec for spec in self.classes.values() if not spec.session]
@@ -657,7 +705,10 @@ class NetworkConfig(NetworkSpec):
             yield Problem(
                 ("routing",), f"{one_of(allowed)}, which know ways around failed links", repr(self.routing_name)
             )
-        ports = self.topology.port_count()
+        if any(failed.at_cycle is not None for failed in self.failed_links):
+            yield from self._change_problems()
+        unit = self.reduction_unit
+        ports = self.topology.port_count() + (0 if unit is None else unit.ports)
         if ports * self.num_vcs > MOST_INPUT_VCS:
             yield Problem(
                 ("num_vcs",),

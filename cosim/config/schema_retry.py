@@ -8,7 +8,13 @@ from pydantic import Field
 
 from cosim.config.spec import Spec
 
-__all__ = ["RetrySpec"]
+__all__ = ["LevelRetrySpec", "RetrySpec"]
+
+MOST_FLIT_BITS = 1 << 20
+ErrorRate = Annotated[float, Field(gt=0, le=0.01)]
+CrcBits = Annotated[int, Field(ge=0, le=1024)]
+NackDelay = Annotated[int, Field(ge=0, le=100_000)]
+Seed = Annotated[int, Field(ge=0, le=(1 << 64) - 1)]
 
 
 class RetrySpec(Spec):
@@ -19,8 +25,21 @@ class RetrySpec(Spec):
     (go-back-N). ``seed`` is of the errors.
     """
 
-    bit_error_rate: Annotated[float, Field(gt=0, le=0.01)]
-    flit_bits: Annotated[int, Field(ge=1, le=1 << 20)]
-    crc_bits: Annotated[int, Field(ge=0, le=1024)] = 16
-    nack_delay: Annotated[int, Field(ge=0, le=100_000)] = 1
-    seed: Annotated[int, Field(ge=0, le=(1 << 64) - 1)] = 1
+    bit_error_rate: ErrorRate
+    flit_bits: Annotated[int, Field(ge=1, le=MOST_FLIT_BITS)]
+    crc_bits: CrcBits = 16
+    nack_delay: NackDelay = 1
+    seed: Seed = 1
+
+
+class LevelRetrySpec(Spec):
+    """As :class:`RetrySpec`, of a level of a system: the bits of its flits are those of its ``flit_width``.
+
+    Links of every instance of the level have errors of their own. Seen by flits alone: on other rungs links are
+    perfect.
+    """
+
+    bit_error_rate: ErrorRate
+    crc_bits: CrcBits = 16
+    nack_delay: NackDelay = 1
+    seed: Seed = 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +13,7 @@ from cosim import _core
 from cosim.config.errors import Problems, did_you_mean, listed
 from cosim.config.schema_network import NetworkConfig
 
-__all__ = ["Packets", "delivery_frame", "packet_rows", "session_frame", "with_times"]
+__all__ = ["Packets", "delivery_frame", "packet_rows", "reduction_frame", "session_frame", "unit_frame", "with_times"]
 
 REQUIRED = ("create_cycle", "src", "size_flits")
 OPTIONAL = ("message_class",)
@@ -28,22 +28,28 @@ ADDED = (
     "contention_cycles",
     "session_wait_cycles",
     "retry_cycles",
+    "reduction_wait_cycles",
 )
 SESSION_COLUMNS = (
     "source", "dst_set", "links", "ask_cycle", "grant_cycle", "detach_cycle", "return_cycle", "packets", "flits",
 )  # fmt: skip
 SHOWN = 8
+# a sum is sent as its flits come: the core counts those that are missing in 16 bits
+MOST_REDUCED_FLITS = 65_536
 
 
 @dataclass(frozen=True)
 class Packets:
     """Checked packets: rows (create_cycle, source, dest, size_flits, message_class), and a set of nodes per row.
 
-    A row without a set has an empty one and goes to `dest`. `dest_sets` is empty when no row has one.
+    A row without a set has an empty one and goes to `dest`. `dest_sets` is empty when no row has one. `reductions` has
+    the position in `labels` of the reduction that a row is a contribution to, -1 for none; empty when no row is one.
     """
 
     rows: npt.NDArray[np.int64]
     dest_sets: list[list[int]]
+    reductions: list[int] = field(default_factory=list)
+    labels: list[object] = field(default_factory=list)
 
 
 def _integers(frame: pd.DataFrame, column: str, problems: Problems) -> npt.NDArray[np.int64]:
@@ -194,18 +200,75 @@ def _check_trees(spec: _core.NetworkSpec, config: NetworkConfig, packets: Packet
         shown -= 1
 
 
+def _reductions(frame: pd.DataFrame, problems: Problems) -> tuple[list[int], list[object]]:
+    """Of every row the number of its reduction, -1 for none (None, nan or -1), and the labels in their order."""
+    numbers: dict[object, int] = {}
+    found = []
+    for row, value in enumerate(frame["reduction"]):
+        if value is None or value is pd.NA or (isinstance(value, float) and np.isnan(value)) or value == -1:
+            found.append(-1)
+            continue
+        if isinstance(value, float) and value == int(value):
+            value = int(value)
+        if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer | str):
+            problems.add(
+                "packets.reduction", "a number or a name, or nothing for no reduction", f"{value!r} in row {row}"
+            )
+            return [], []
+        label: object = value if isinstance(value, str) else int(value)
+        found.append(numbers.setdefault(label, len(numbers)))
+    return found, list(numbers)
+
+
+def _check_reductions(packets: Packets, config: NetworkConfig, problems: Problems) -> None:
+    """Contributions to one sum: of a reduction class, to one node, of one size, one of each source."""
+    classes = list(config.classes.values())
+    first: dict[int, int] = {}
+    sources: set[tuple[int, int]] = set()
+    shown = 0
+    for row, number in enumerate(packets.reductions):
+        if number < 0 or shown == SHOWN:
+            continue
+        _, source, dest, size, message_class = (int(value) for value in packets.rows[row])
+        before = len(problems.found)
+        if not classes or not classes[message_class].reduction:
+            names = [name for name, c in config.classes.items() if c.reduction]
+            expected = listed(names) if names else "a message class with `reduction: true` in network.classes"
+            name = config.class_names[message_class] if classes else "no class"
+            problems.add("packets.message_class", f"{expected} for a row with a reduction", f"{name} in row {row}")
+        if packets.dest_sets and packets.dest_sets[row]:
+            problems.add("packets.dst_set", "none in a row with a reduction", f"one in row {row}")
+        other = first.setdefault(number, row)
+        for column, at, value in (("dst", 2, dest), ("size_flits", 3, size), ("message_class", 4, message_class)):
+            known = int(packets.rows[other, at])
+            if value != known:
+                label = packets.labels[number]
+                expected = f"{known}, as in row {other} of reduction {label!r}"
+                problems.add(f"packets.{column}", expected, f"{value} in row {row}")
+        if size > MOST_REDUCED_FLITS:
+            problems.add(
+                "packets.size_flits", f"at most {MOST_REDUCED_FLITS} flits in a reduction", f"{size} in row {row}"
+            )
+        if (number, source) in sources:
+            expected = f"each source once in reduction {packets.labels[number]!r}"
+            problems.add("packets.src", expected, f"node {source} again in row {row}")
+        sources.add((number, source))
+        shown += len(problems.found) > before
+
+
 def packet_rows(frame: pd.DataFrame, config: NetworkConfig, spec: _core.NetworkSpec) -> Packets:
     """A checked frame as numbers.
 
     Args:
         frame: columns create_cycle, src, dst and/or dst_set, size_flits and, with message classes, message_class (name
-            or index). Other columns are kept but not read.
+            or index), reduction (number or name). Other columns are kept but not read.
         config: of the network.
         spec: the same, as it is built.
 
     Raises:
         ConfigErrors: missing columns, values that are no integers, unknown nodes, empty packets, multicasts of another
-            class, without a tree or larger than a VC, session packets without a set or too large: all of them.
+            class, without a tree or larger than a VC, session packets without a set or too large, contributions to a
+            reduction that do not fit together: all of them.
     """
     problems = Problems()
     nodes = len(spec.terminals)
@@ -233,9 +296,14 @@ def packet_rows(frame: pd.DataFrame, config: NetworkConfig, spec: _core.NetworkS
     _within("size_flits", size, 1, (1 << 31) - 1, "a size of at least 1 flit", problems)
     message_class = _classes(frame, config, problems)
     problems.raise_if_any()
-    packets = Packets(np.column_stack([create, source, dest, size, message_class]), sets if any(sets) else [])
+    numbers, labels = _reductions(frame, problems) if "reduction" in frame.columns else ([], [])
+    problems.raise_if_any()
+    rows = np.column_stack([create, source, dest, size, message_class])
+    packets = Packets(rows, sets if any(sets) else [], numbers if labels else [], labels)
     if any(sets) or config.has_sessions:
         _check_trees(spec, config, packets, problems)
+    if labels:
+        _check_reductions(packets, config, problems)
     problems.raise_if_any()
     return packets
 
@@ -258,6 +326,35 @@ def session_frame(run: _core.PacketRun) -> pd.DataFrame:
     frame.insert(1, "dst_set", pd.Series([run.session_nodes(tree) for tree in trees], dtype=object))
     frame.insert(2, "links", pd.Series([run.session_links(tree) for tree in trees], dtype=object))
     del frame["tree"]
+    return frame
+
+
+def reduction_frame(packets: Packets, spec: _core.NetworkSpec, ejected: npt.NDArray[np.int64]) -> pd.DataFrame:
+    """One row per reduction, in the order of their first rows; `ejected` is the eject_cycle of every packet."""
+    trees = _core.ReductionTrees(spec)
+    members: list[list[int]] = [[] for _ in packets.labels]
+    for row, number in enumerate(packets.reductions):
+        if number >= 0:
+            members[number].append(row)
+    sources = [sorted(int(packets.rows[row, 1]) for row in rows) for rows in members]
+    dests = [int(packets.rows[rows[0], 2]) for rows in members]
+    frame: pd.DataFrame = pd.DataFrame(
+        {
+            "reduction": pd.Series(packets.labels, dtype=object),
+            "dst": np.array(dests, dtype=np.int64),
+            "sources": pd.Series(sources, dtype=object),
+            "joins": pd.Series([trees.joins(d, s) for d, s in zip(dests, sources, strict=True)], dtype=object),
+            "create_cycle": np.array([packets.rows[rows, 0].max() for rows in members], dtype=np.int64),
+            "eject_cycle": np.array([ejected[rows[0]] for rows in members], dtype=np.int64),
+        }
+    )
+    return frame
+
+
+def unit_frame(counters: npt.NDArray[np.int64]) -> pd.DataFrame:
+    """One row per router: what its reduction unit read, made and held."""
+    frame: pd.DataFrame = pd.DataFrame(counters, columns=["parts", "sums", "most_open"])
+    frame.insert(0, "router", np.arange(len(frame)))
     return frame
 
 

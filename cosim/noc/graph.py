@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from copy import copy
 
 from cosim import _core
 from cosim.config.errors import ConfigErrors, Problems
@@ -21,7 +22,16 @@ from cosim.config.schema_topology import (
 )
 from cosim.noc.network_plugins import NetworkPlugins
 
-__all__ = ["build_spec", "build_topology", "routing_seed", "set_pipeline", "set_routing", "set_sessions"]
+__all__ = [
+    "build_spec",
+    "build_topology",
+    "routing_seed",
+    "set_pipeline",
+    "set_routing",
+    "set_sessions",
+    "states",
+    "unrouted_spec",
+]
 
 PIPELINE = (
     "num_vcs", "vc_buf_size", "routing_delay", "vc_alloc_delay", "sw_alloc_delay", "st_prepare_delay",
@@ -37,31 +47,35 @@ def build_spec(config: NetworkConfig, plugins: NetworkPlugins | None = None) -> 
         ConfigErrors: a route table that misses a router-destination pair or names a link that does not exist, a routing
             that does not serve this graph.
     """
-    path = "network"
+    (_, spec), *later = states(config, unrouted_spec(config))
+    for cycle, state in later:
+        spec.add_route_change(cycle, state)
+    if plugins is not None:
+        plugins.give_to(spec, config)
+    problems = Problems()
+    for sentence in spec.problems():
+        problems.add("network", "a network that can be built", sentence)
+    problems.raise_if_any()
+    return spec
+
+
+def unrouted_spec(config: NetworkConfig) -> _core.NetworkSpec:
+    """The core's description of `config` with all of its links and without routes."""
     spec = _core.NetworkSpec()
     set_pipeline(spec, config)
     spec.compat_booksim2 = config.compat == "booksim2"
     for message_class in config.classes.values():
         vcs = sum(1 << vc for vc in message_class.vcs)
-        spec.add_class(vcs, message_class.priority, message_class.multicast, message_class.session)
+        spec.add_class(
+            vcs, message_class.priority, message_class.multicast, message_class.session, message_class.reduction
+        )
     if config.has_sessions:
         set_sessions(spec, config.sessions or SessionsSpec())
     if config.retry is not None:
         spec.set_retry(**config.retry.model_dump())
     build_topology(spec, config)
-    _take_out(spec, config.failed_links)
-    if config.router.plugin is None:
-        try:
-            set_routing(spec, config)
-        except ValueError as problem:
-            expected = f"a network that {config.routing_name} can route"
-            raise ConfigErrors.single(expected, str(problem), path=path) from None
-    if plugins is not None:
-        plugins.give_to(spec, config)
-    problems = Problems()
-    for sentence in spec.problems():
-        problems.add(path, "a network that can be built", sentence)
-    problems.raise_if_any()
+    if (unit := config.reduction_unit) is not None:
+        spec.set_reduction(**unit.model_dump())
     return spec
 
 
@@ -121,13 +135,14 @@ def build_topology(spec: _core.NetworkSpec, config: NetworkSpec) -> None:
         _build_graph(spec, topology, latency, depth)
 
 
-def _take_out(spec: _core.NetworkSpec, failed: Sequence[FailedLinkSpec]) -> None:
+def _failures(spec: _core.NetworkSpec, failed: Sequence[FailedLinkSpec]) -> dict[int, set[int]]:
+    """Cycle → the links that fail then, by their position; those that never work at cycle 0."""
     problems = Problems()
     ways: dict[tuple[int, int], list[int]] = defaultdict(list)
     links = list(spec.links)
     for i, link in enumerate(links):
         ways[link.from_router, link.to_router].append(i)
-    gone: set[int] = set()
+    gone: dict[int, set[int]] = defaultdict(set)
     for position, name in enumerate(failed):
         for source, target in name.directions():
             parallel = ways[source, target]
@@ -138,10 +153,35 @@ def _take_out(spec: _core.NetworkSpec, failed: Sequence[FailedLinkSpec]) -> None
                     "another" if name.link is None else f"link {name.link}",
                 )
                 continue
-            gone.update(parallel if name.link is None else [parallel[name.link]])
+            gone[name.at_cycle or 0].update(parallel if name.link is None else [parallel[name.link]])
     problems.raise_if_any()
-    if gone:
-        spec.links = [link for i, link in enumerate(links) if i not in gone]
+    return gone
+
+
+def states(config: NetworkConfig, spec: _core.NetworkSpec) -> list[tuple[int, _core.NetworkSpec]]:
+    """What `spec` is from which cycle on, as its links fail; `spec` itself, of all links of `config`, is not changed.
+
+    Raises:
+        ConfigErrors: a failed link that does not exist, a network in which a node cannot be reached any more.
+    """
+    failures = _failures(spec, config.failed_links)
+    links = list(spec.links)
+    found = []
+    gone: set[int] = set()
+    for cycle in sorted({0, *failures}):
+        gone |= failures.get(cycle, set())
+        state = copy(spec)
+        if gone:
+            state.links = [link for i, link in enumerate(links) if i not in gone]
+        if config.router.plugin is None:
+            try:
+                set_routing(state, config)
+            except ValueError as problem:
+                since = f" from cycle {cycle} on" if cycle else ""
+                expected = f"a network that {config.routing_name} can route{since}"
+                raise ConfigErrors.single(expected, str(problem), path="network") from None
+        found.append((cycle, state))
+    return found
 
 
 def set_routing(spec: _core.NetworkSpec, config: NetworkSpec) -> None:

@@ -49,13 +49,24 @@ class LinkCounters:
         for name, message_class in self.config.classes.items():
             for vc in message_class.vcs:
                 owner[vc] = name
+        kinds, targets = [], []
+        for output in self.outputs:
+            if output in to_router:
+                kinds.append("link")
+                targets.append(to_router[output])
+            elif output in to_node:
+                kinds.append("ejection")
+                targets.append(to_node[output])
+            else:
+                kinds.append("reduction")
+                targets.append(output[0])
         flits = self.counters[:, 0]
         links: pd.DataFrame = pd.DataFrame(
             {
                 "router": np.repeat([router for router, _ in self.outputs], vcs),
                 "port": np.repeat([port for _, port in self.outputs], vcs),
-                "kind": np.repeat(["link" if output in to_router else "ejection" for output in self.outputs], vcs),
-                "to": np.repeat([to_router[o] if o in to_router else to_node[o] for o in self.outputs], vcs),
+                "kind": np.repeat(kinds, vcs),
+                "to": np.repeat(targets, vcs),
                 "message_class": np.tile(owner, len(self.outputs)),
                 "vc": np.tile(np.arange(vcs), len(self.outputs)),
                 "flits": flits,

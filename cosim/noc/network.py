@@ -14,8 +14,8 @@ from cosim import _core
 from cosim.config.errors import ConfigErrors, Problems
 from cosim.config.schema_network import NetworkConfig
 from cosim.noc.deadlock import DeadlockCheck, check_deadlock
-from cosim.noc.frames import delivery_frame, packet_rows, session_frame, with_times
-from cosim.noc.graph import build_spec, routing_seed
+from cosim.noc.frames import delivery_frame, packet_rows, reduction_frame, session_frame, unit_frame, with_times
+from cosim.noc.graph import build_spec, routing_seed, states, unrouted_spec
 from cosim.noc.links import LinkCounters
 from cosim.noc.network_plugins import load_network_plugins
 from cosim.noc.results import LatencyTerms, PacketResult, RoutingCost, TrafficResult
@@ -119,7 +119,10 @@ class Network:
             pattern: uniform (the source included), transpose, tornado, shuffle, bit_complement, bit_reversal,
                 neighbor, {"kind": "hotspot", "nodes": [...], "weights": [...]}, or {"kind": "multicast", "sets":
                 {source: [nodes]}}, for a multicast class: each packet of a named source goes to all of its nodes, the
-                others send nothing; packets and latencies count once per node, loads where flits leave a source.
+                others send nothing; packets and latencies count once per node, loads where flits leave a source. Or
+                {"kind": "reduction", "sets": {node: [sources]}}, for a reduction class: the sources of a node create
+                packets for it in the same cycles, which are summed on their way; packets and latencies count once per
+                source.
             injection_rate: offered flits per node and cycle, in (0, packet_size_flits].
             packet_size_flits: size of every packet.
             warmup_cycles, measure_cycles: packets created in the second are measured.
@@ -179,7 +182,8 @@ class Network:
     def check_deadlock(self) -> DeadlockCheck:
         """Prove from the channel-dependency graph that the routing cannot deadlock, or name a cycle of waits.
 
-        A plug-in is asked as in an empty network: what it answers under load is not seen.
+        A plug-in is asked as in an empty network: what it answers under load is not seen. With links that fail at a
+        cycle every state of the network is checked: the first that is not proved, else the last.
 
         Raises:
             ConfigErrors: a router model routes, and does not say how.
@@ -191,6 +195,9 @@ class Network:
                 repr(self._plugins.router.description.name),
                 path="network.router",
             )
+        if any(failed.at_cycle is not None for failed in self._config.failed_links):
+            checks = [check_deadlock(state) for _, state in states(self._config, unrouted_spec(self._config))]
+            return next((check for check in checks if not check.deadlock_free), checks[-1])
         with self._plugins.in_use():
             return check_deadlock(self._spec)
 
@@ -198,10 +205,12 @@ class Network:
         """Run a list of packets until all have arrived.
 
         Args:
-            frame: columns create_cycle, src, dst, size_flits [, message_class, dst_set]; rows of one source (and class)
-                are a FIFO in row order. A row with a list of nodes in `dst_set` (dst: none, or -1) is a multicast, when
-                its class is a multicast one (every VC on its way holds the whole packet), or is streamed by a session,
-                when its class is a session one.
+            frame: columns create_cycle, src, dst, size_flits [, message_class, dst_set, reduction]; rows of one source
+                (and class) are a FIFO in row order. A row with a list of nodes in `dst_set` (dst: none, or -1) is a
+                multicast, when its class is a multicast one (every VC on its way holds the whole packet), or is
+                streamed by a session, when its class is a session one. Rows of a reduction class with the same
+                `reduction` (a number or a name; nothing or -1: none) are contributions to one sum, which routers make
+                on the way to `dst`.
 
         Returns:
             The same rows with inject_cycle, eject_cycle, packet_latency_cycles, network_latency_cycles, hops and the
@@ -220,7 +229,7 @@ class Network:
         """As `run_packets`, with the multicasts' deliveries, the links' counters, the makespan and the work done."""
         checked = packet_rows(frame, self._config, self._spec)
         with self._plugins.in_use():
-            run = _core.PacketRun(self._spec, checked.rows, checked.dest_sets)
+            run = _core.PacketRun(self._spec, checked.rows, checked.dest_sets, checked.reductions)
             while not run.advance(WORK_PER_CALL):
                 pass
         records = run.records()
@@ -232,6 +241,9 @@ class Network:
             sessions = session_frame(run)
             counted = run.session_counters()
             links.per_output.update(session_flits=counted[:, 0], detached_cycles=counted[:, 1])
+        sums = checked.labels or self._config.has_reductions
+        reductions = reduction_frame(checked, self._spec, records[:, 1]) if sums else None
+        units = unit_frame(run.reduction_units()) if sums else None
         packets = with_times(frame, records)
         deliveries = delivery_frame(checked, run.deliveries())
         cost = _cost(run.plugin_cost)
@@ -249,6 +261,9 @@ class Network:
             hops,
             refused,
             run.router_calls,
+            reductions,
+            units,
+            self._route_changes(run.route_changes_made),
         )
 
     def session_links(self, source: int, nodes: Sequence[int]) -> list[tuple[int, int]]:
@@ -301,6 +316,7 @@ class Network:
                 serialisation_mean_cycles=mean(t.serialisation_cycles),
                 contention_mean_cycles=mean(t.contention_cycles),
                 retry_mean_cycles=mean(t.retry_cycles),
+                reduction_wait_mean_cycles=mean(t.reduction_wait_cycles),
             ),
             stable=undrained == 0 and not behind,
             measured_packets=measured,
@@ -311,7 +327,16 @@ class Network:
             link_counters=links,
             routing_cost=_cost(run.plugin_cost),
             router_calls=run.router_calls,
+            route_changes=self._route_changes(run.route_changes_made),
         )
+
+    def _route_changes(self, made: Sequence[int]) -> pd.DataFrame | None:
+        """When links failed and when the routes around them held; None without such links."""
+        cycles = [failed.at_cycle for failed in self._config.failed_links if failed.at_cycle is not None]
+        if not cycles:
+            return None
+        frame: pd.DataFrame = pd.DataFrame({"at_cycle": sorted(set(cycles))[: len(made)], "changed_cycle": list(made)})
+        return frame
 
 
 def _half_width(packets: Sequence[int], latency_sums: Sequence[int]) -> float:

@@ -16,13 +16,17 @@ __all__ = ["PATTERNS", "Pattern", "read_pattern"]
 
 @dataclass(frozen=True)
 class Pattern:
-    """Destinations: a permutation, or weighted nodes, or a set per node, or (all empty) any node alike."""
+    """Destinations: a permutation, or weighted nodes, or a set per node, or (all empty) any node alike.
+
+    `source_sets` are the nodes that send to each node, to be summed on their way.
+    """
 
     name: str
     permutation: tuple[int, ...] = ()
     nodes: tuple[int, ...] = ()
     weights: tuple[int, ...] = ()
     dest_sets: tuple[tuple[int, ...], ...] = ()
+    source_sets: tuple[tuple[int, ...], ...] = ()
 
 
 def _bits(nodes: int) -> int | None:
@@ -57,7 +61,7 @@ SHIFT_PATTERNS: dict[str, Callable[[int], int]] = {
     "tornado": lambda k: (k + 1) // 2 - 1,
     "neighbor": lambda k: 1 % k,
 }
-PATTERNS = ("uniform", *BIT_PATTERNS, *SHIFT_PATTERNS, "hotspot", "multicast")
+PATTERNS = ("uniform", *BIT_PATTERNS, *SHIFT_PATTERNS, "hotspot", "multicast", "reduction")
 
 
 def _shifted(node: int, shape: Sequence[int], shift: Callable[[int], int]) -> int:
@@ -83,16 +87,20 @@ def _hotspot(given: Mapping[str, Any], nodes: int, problems: Problems) -> Patter
     return Pattern("hotspot", (), tuple(n or 0 for n in found), tuple(w or 1 for w in heavy))
 
 
-def _multicast(given: Mapping[str, Any], nodes: int, problems: Problems) -> Pattern:
+def _sets(
+    given: Mapping[str, Any], nodes: int, key: str, members_are: str, problems: Problems
+) -> tuple[tuple[int, ...], ...]:
+    """`sets`: lists of nodes by the node named `key`, per node."""
     sets = given.get("sets")
     if not isinstance(sets, Mapping) or not sets:
-        problems.add("pattern.sets", "nodes of each source, as {source: [nodes]}", repr(sets))
-        return Pattern("multicast")
+        expected = f"{members_are} of each {key}, as {{{key}: [{members_are}]}}"
+        problems.add("pattern.sets", expected, repr(sets))
+        return ()
     found: list[tuple[int, ...]] = [()] * nodes
     for source, members in sets.items():
         place = f"pattern.sets.{source}"
         if isinstance(source, bool) or not isinstance(source, int) or not 0 <= source < nodes:
-            problems.add("pattern.sets", f"a source from 0 to {nodes - 1}", repr(source))
+            problems.add("pattern.sets", f"a {key} from 0 to {nodes - 1}", repr(source))
         elif not isinstance(members, Sequence) or isinstance(members, str) or not members:
             problems.add(place, "a list of nodes", repr(members))
         else:
@@ -100,7 +108,19 @@ def _multicast(given: Mapping[str, Any], nodes: int, problems: Problems) -> Patt
             if len(set(known)) != len(known):
                 problems.add(place, "every node once", repr(members))
             found[source] = tuple(sorted(node or 0 for node in known))
-    return Pattern("multicast", dest_sets=tuple(found))
+    return tuple(found)
+
+
+def _reduction(given: Mapping[str, Any], nodes: int, problems: Problems) -> Pattern:
+    sets = _sets(given, nodes, "node", "sources", problems)
+    owner: dict[int, int] = {}
+    for node, sources in enumerate(sets):
+        for source in sources:
+            if source in owner:
+                expected = f"sources of one node each (node {source} sends for node {owner[source]})"
+                problems.add(f"pattern.sets.{node}", expected, repr(list(sources)))
+            owner[source] = node
+    return Pattern("reduction", source_sets=sets)
 
 
 def read_pattern(pattern: str | Mapping[str, Any], nodes: int, shape: Sequence[int]) -> Pattern:
@@ -108,7 +128,7 @@ def read_pattern(pattern: str | Mapping[str, Any], nodes: int, shape: Sequence[i
 
     Args:
         pattern: a name of `PATTERNS`, or {"kind": name} with the pattern's own keys
-            (hotspot: `nodes`, and `weights`, equal when absent; multicast: `sets`).
+            (hotspot: `nodes`, and `weights`, equal when absent; multicast and reduction: `sets`).
         nodes: number of nodes.
         shape: nodes per dimension; empty when the network has no coordinates.
 
@@ -122,11 +142,18 @@ def read_pattern(pattern: str | Mapping[str, Any], nodes: int, shape: Sequence[i
         problems.raise_if_any()
     place = "pattern" if isinstance(pattern, str) else "pattern.kind"
     kind = problems.choice(place, given.get("kind"), PATTERNS)
-    own = {"hotspot": ("nodes", "weights"), "multicast": ("sets",), None: ("nodes", "weights", "sets")}
+    own = {
+        "hotspot": ("nodes", "weights"),
+        "multicast": ("sets",),
+        "reduction": ("sets",),
+        None: ("nodes", "weights", "sets"),
+    }
     problems.unknown_keys("pattern", given, ("kind", *own.get(kind, ())))
     result = Pattern(kind or "")
     if kind == "multicast":
-        result = _multicast(given, nodes, problems)
+        result = Pattern("multicast", dest_sets=_sets(given, nodes, "source", "nodes", problems))
+    if kind == "reduction":
+        result = _reduction(given, nodes, problems)
     if kind == "hotspot":
         result = _hotspot(given, nodes, problems)
     elif kind in BIT_PATTERNS:

@@ -20,7 +20,8 @@ class LatencyTerms:
     links, the injection and ejection channels, and the node's reading. `serialisation`: flits after the head.
     `contention`: waiting for VCs, switches and credits inside the network. `session_wait`: being the first at its
     source and held there because the way leads over links of a session; of what sessions carry, waiting for the links.
-    `retry`: held by links that sent flits again.
+    `retry`: held by links that sent flits again. `reduction_wait`: of contributions to a sum, at reduction units, for
+    the others and the sum.
     """
 
     source_queueing_mean_cycles: float
@@ -30,6 +31,7 @@ class LatencyTerms:
     contention_mean_cycles: float
     session_wait_mean_cycles: float = 0.0
     retry_mean_cycles: float = 0.0
+    reduction_wait_mean_cycles: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ class TrafficResult:
     (nan when a batch is empty). Packet latency counts from creation, network latency from the head's injection, flit
     latency from each flit's own injection, all to the cycle in which the node reads the (tail) flit. `stable` is false
     when packets were left or the sources fell behind: see `docs/network.md`. `router_calls` counts the calls of a
-    router model, None with the built-in routers.
+    router model, None with the built-in routers; `route_changes` is that of `PacketResult`.
     """
 
     offered_rate: float
@@ -87,6 +89,7 @@ class TrafficResult:
     link_counters: LinkCounters = field(repr=False, compare=False)
     routing_cost: RoutingCost | None = None
     router_calls: int | None = None
+    route_changes: pd.DataFrame | None = field(default=None, compare=False)
 
     @cached_property
     def links(self) -> pd.DataFrame:
@@ -103,7 +106,12 @@ class PacketResult:
     `sessions` has a row per session: `source`, `dst_set`, `links` (router, port), `ask_cycle`, `grant_cycle` (its links
     drain from here on), `detach_cycle` (they are empty: set-up begins), `return_cycle`, `packets`, `flits`.
     `session_flit_hops` are theirs, on links and into nodes; `flit_hops` are those of packets alone. `refused_packets`
-    were refused by the session arbiter: their rows have cycles of -1.
+    were refused by the session arbiter: their rows have cycles of -1. `reductions` has a row per reduction: `reduction`
+    (as in the frame), `dst`, `sources`, `joins` (routers whose unit made a sum, upstream first), `create_cycle` (of its
+    last contribution), `eject_cycle`. `reduction_units` has a row per router: `router`, `parts` (packets that its unit
+    read), `sums`, `most_open` (partial sums that it held at once).
+    `route_changes` has a row per change that links failing at a cycle made in this run: `at_cycle` and `changed_cycle`,
+    from which on the new routes held.
     """
 
     packets: pd.DataFrame
@@ -117,3 +125,6 @@ class PacketResult:
     session_flit_hops: int = 0
     refused_packets: int = 0
     router_calls: int | None = None
+    reductions: pd.DataFrame | None = None
+    reduction_units: pd.DataFrame | None = None
+    route_changes: pd.DataFrame | None = None

@@ -66,9 +66,12 @@ def read_traffic(
             problems.add("message_class", "a class of packets: sessions are for lists of packets", repr(message_class))
         elif destinations.dest_sets and (chosen is None or not chosen.multicast):
             problems.add("message_class", "a class with `multicast: true` for this pattern", repr(message_class))
+        elif destinations.source_sets and (chosen is None or not chosen.reduction):
+            problems.add("message_class", "a class with `reduction: true` for this pattern", repr(message_class))
     problems.raise_if_any()
     traffic = _core.TrafficSpec()
     traffic.dest_sets = [list(nodes_of) for nodes_of in destinations.dest_sets]
+    traffic.source_sets = [list(nodes_of) for nodes_of in destinations.source_sets]
     traffic.permutation = list(destinations.permutation)
     traffic.nodes = list(destinations.nodes)
     traffic.weights = list(destinations.weights)

@@ -56,7 +56,7 @@ _COLUMNS: dict[str, Any] = {
     "key": np.int64,
     "group": np.int32,
 }
-_TERMS = ("source_queueing", "router", "link", "serialisation", "contention", "session_wait", "gateway")
+_TERMS = ("source_queueing", "router", "link", "serialisation", "contention", "session_wait", "retry", "gateway")
 _NONE = np.empty(0, dtype=np.int64)
 
 
@@ -233,7 +233,9 @@ class Machine:
                 if network.level_name == level
             )
         sessions = "session" in self.classes
-        terms = ("latency", *(term for term in _TERMS[:-1] if sessions or term != "session_wait"))
+        retries = any(level.retry is not None for level in self.system.spec.levels.values())
+        absent = {"session_wait": not sessions, "retry": not retries}
+        terms = ("latency", *(term for term in _TERMS[:-1] if not absent.get(term, False)))
         if sessions:
             figures["session_flit_hops"] = sum(int(one["session_flit_hops"]) for one in statistics)
         for number, name in enumerate(self.classes):

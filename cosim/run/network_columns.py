@@ -68,7 +68,9 @@ def end_terminals(system: System, network: Network) -> tuple[dict[int, list[int]
 def flit_graph(system: System, network: Network, seed: int) -> NetworkSpec:
     """The ``graph`` of ``Engine.add_flit_network``; ``seed`` is that of a random routing's draws."""
     _, _, routers = end_terminals(system, network)
-    return flit_network(network.level, network.graph, routers, class_rows(network.level, network.legs), seed)
+    return flit_network(
+        network.level, network.graph, routers, class_rows(network.level, network.legs), seed, network.index
+    )
 
 
 def packet_payloads(system: System, sources: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:

@@ -113,15 +113,22 @@ class LevelGraph:
 
 
 def flit_network(
-    level: LevelSpec, graph: LevelGraph, routers: Sequence[int], classes: ClassRows, seed: int = 1
+    level: LevelSpec, graph: LevelGraph, routers: Sequence[int], classes: ClassRows, seed: int = 1, instance: int = 0
 ) -> _core.NetworkSpec:
     """The core's description of an instance of ``level`` with a terminal at each of ``routers`` (from 0).
 
     Args:
         classes: every class, in the order of their numbers.
-        seed: of the draws of a random routing.
+        seed: of the draws of a random routing and, beside `retry.seed`, of the errors of links.
+        instance: whose links have errors of their own.
     """
     core = _base(level, classes)
+    if level.retry is not None:
+        errors = level.retry
+        core.set_retry(
+            bit_error_rate=errors.bit_error_rate, flit_bits=8 * level.flit_width, crc_bits=errors.crc_bits,
+            nack_delay=errors.nack_delay, seed=_mixed(errors.seed, seed, instance),
+        )  # fmt: skip
     ports = graph.terminal_ports(routers)
     at = np.array(routers, dtype=np.int64)
     if level.routing_name in _TABLES:
@@ -134,6 +141,11 @@ def flit_network(
     core.terminals = [_core.TerminalSpec(router, port) for router, port in zip(routers, ports, strict=True)]
     core.ports = max(graph.link_ports.shape[1], *(port + 1 for port in ports), 1)
     return core
+
+
+def _mixed(*numbers: int) -> int:
+    """A seed of 64 bits from several numbers."""
+    return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0])
 
 
 def level_links(level: LevelSpec) -> list[tuple[int, int]]:

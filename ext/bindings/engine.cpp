@@ -119,6 +119,7 @@ py::dict flit_network_statistics(sim::Engine& engine, std::int32_t id) {
     c["serialisation_cycles"] = sums.terms.serialisation_cycles;
     c["contention_cycles"] = sums.terms.contention_cycles;
     c["session_wait_cycles"] = sums.terms.session_wait_cycles;
+    c["retry_cycles"] = sums.terms.retry_cycles;
     classes.append(c);
   }
   d["classes"] = classes;
@@ -133,6 +134,7 @@ py::dict flit_network_statistics(sim::Engine& engine, std::int32_t id) {
     j["serialisation_fs"] = sums.serialisation_fs;
     j["contention_fs"] = sums.contention_fs;
     j["session_wait_fs"] = sums.session_wait_fs;
+    j["retry_fs"] = sums.retry_fs;
     j["gateway_fs"] = sums.gateway_fs;
     journeys.append(j);
   }

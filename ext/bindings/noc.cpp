@@ -64,7 +64,7 @@ std::vector<noc::PacketIn> packets_from(const Int64Array& rows) {
   return packets;
 }
 
-std::array<std::int64_t, 10> columns_of(const noc::PacketRecord& r) {
+std::array<std::int64_t, 11> columns_of(const noc::PacketRecord& r) {
   return {r.inject_cycle,
           r.eject_cycle,
           r.hops,
@@ -74,7 +74,8 @@ std::array<std::int64_t, 10> columns_of(const noc::PacketRecord& r) {
           r.terms.serialisation_cycles,
           r.terms.contention_cycles,
           r.terms.session_wait_cycles,
-          r.terms.retry_cycles};
+          r.terms.retry_cycles,
+          r.terms.reduction_wait_cycles};
 }
 
 py::array_t<std::int64_t> arrivals_table(const std::vector<noc::Arrival>& arrivals) {
@@ -176,12 +177,21 @@ void register_spec(py::module_& m) {
       .def_readwrite("compat_booksim2", &noc::NetworkSpec::compat_booksim2)
       .def(
           "add_class",
-          [](noc::NetworkSpec& spec, std::uint32_t vc_mask, std::int32_t priority, bool multicast, bool session) {
-            spec.classes.push_back({vc_mask, priority, multicast, session});
-          },
+          [](noc::NetworkSpec& spec, std::uint32_t vc_mask, std::int32_t priority, bool multicast, bool session,
+             bool reduction) { spec.classes.push_back({vc_mask, priority, multicast, session, reduction}); },
           py::arg("vc_mask"), py::arg("priority"), py::arg("multicast") = false, py::arg("session") = false,
+          py::arg("reduction") = false,
           "Adds a message class; a larger priority injects first, packets of a multicast one may have several nodes, "
-          "those of a session one have a set of them and use no VC.")
+          "those of a session one have a set of them and use no VC, those of a reduction one may be summed on their "
+          "way.")
+      .def(
+          "set_reduction",
+          [](noc::NetworkSpec& spec, std::int32_t ports, std::int32_t combine_delay) {
+            spec.ports += ports - spec.reduction.ports;
+            spec.reduction = {ports, combine_delay};
+          },
+          py::arg("ports"), py::arg("combine_delay"),
+          "Gives every router a reduction unit on ports of its own, behind the others.")
       .def(
           "set_retry",
           [](noc::NetworkSpec& spec, double bit_error_rate, std::int32_t flit_bits, std::int32_t crc_bits,
@@ -206,6 +216,13 @@ void register_spec(py::module_& m) {
           },
           py::arg("entries"), py::arg("vc_sets"),
           "Routes by [router * terminals + destination]: output port, and index into vc_sets << 8.")
+      .def(
+          "add_route_change",
+          [](noc::NetworkSpec& spec, std::int64_t at_cycle, const noc::NetworkSpec& after) {
+            spec.route_changes.push_back({at_cycle, after.routes});
+          },
+          py::arg("at_cycle"), py::arg("after"),
+          "From this cycle on sources wait until the network is empty, then the routes of `after` hold.")
       .def_property_readonly(
           "routes", [](const noc::NetworkSpec& spec) { return std::pair{spec.routes.entries, spec.routes.vc_sets}; },
           "Entries and vc_sets as set_routes takes them; empty where a function routes.")
@@ -301,6 +318,20 @@ void register_multicast(py::module_& m) {
           "Flits of the smallest VC on the tree; ValueError when the routes are no tree.");
 }
 
+void register_reductions(py::module_& m) {
+  py::class_<noc::ReductionTrees>(m, "ReductionTrees", "Where the routes of several nodes to one node join.")
+      .def(py::init<const noc::NetworkSpec&>(), py::arg("network"))
+      .def(
+          "joins",
+          [](noc::ReductionTrees& trees, std::int32_t dest, const std::vector<std::int32_t>& sources) {
+            const noc::ReductionTree tree = trees.at(trees.tree(dest, sources));
+            std::vector<std::uint32_t> routers;
+            for (std::uint32_t i = 0; i < tree.joins; ++i) routers.push_back(trees.join(tree.first_join + i).router);
+            return routers;
+          },
+          py::arg("dest"), py::arg("sources"), "The routers whose units make a sum, upstream first.");
+}
+
 void register_sessions(py::module_& m) {
   py::class_<noc::SessionTrees>(m, "SessionTrees", "The links that sessions of a network take.")
       .def(py::init<const noc::NetworkSpec&>(), py::arg("network"))
@@ -332,6 +363,23 @@ void register_network(py::module_& m) {
           },
           py::arg("packets"), py::arg("first_tag") = 0,
           "Queues rows (create_cycle, source, dest, size_flits, message_class); their tags count from first_tag.")
+      .def(
+          "offer_reduction",
+          [](noc::FlitNetwork& network, const Int64Array& rows, std::uint64_t first_tag) {
+            std::vector<noc::PacketIn> packets = packets_from(rows);
+            if (packets.empty()) throw py::value_error("a reduction has at least one row");
+            std::vector<std::int32_t> sources;
+            for (const noc::PacketIn& packet : packets) sources.push_back(packet.source);
+            const noc::PacketIn& first = packets.front();
+            const auto group = network.begin_reduction(first.dest, sources, first.size_flits, first.message_class);
+            for (noc::PacketIn& packet : packets) {
+              packet.tag += first_tag;
+              packet.group = group;
+              network.offer(packet);
+            }
+          },
+          py::arg("packets"), py::arg("first_tag") = 0,
+          "Queues rows as offer() takes them: the contributions of one reduction.")
       .def("next_event", &noc::FlitNetwork::next_event)
       .def("step", &noc::FlitNetwork::step, py::arg("cycle"))
       .def(
@@ -416,6 +464,13 @@ py::array_t<std::int64_t> retry_counters(const noc::FlitNetwork& network) {
   return table(rows, 2, [](const noc::LinkRetry::Counters& c) { return std::array{c.flits, c.retries}; });
 }
 
+// Rows (parts, sums, most_open) per router; none without a reduction class.
+py::array_t<std::int64_t> reduction_units(const noc::FlitNetwork& network) {
+  const auto units =
+      network.reductions() == nullptr ? std::vector<noc::ReductionUnit>{} : network.reductions()->units();
+  return table(units, 3, [](const noc::ReductionUnit& u) { return std::array{u.parts, u.sums, u.most_open}; });
+}
+
 void register_runs(py::module_& m) {
   py::register_exception<noc::LawBroken>(m, "LawBrokenError", PyExc_AssertionError);
   py::register_exception<noc::RoutingError>(m, "RoutingError", PyExc_RuntimeError);
@@ -423,6 +478,7 @@ void register_runs(py::module_& m) {
       .def(py::init<>())
       .def_readwrite("permutation", &noc::TrafficSpec::permutation)
       .def_readwrite("dest_sets", &noc::TrafficSpec::dest_sets)
+      .def_readwrite("source_sets", &noc::TrafficSpec::source_sets)
       .def_readwrite("nodes", &noc::TrafficSpec::nodes)
       .def_readwrite("weights", &noc::TrafficSpec::weights)
       .def_readwrite("injection_rate", &noc::TrafficSpec::injection_rate)
@@ -438,7 +494,8 @@ void register_runs(py::module_& m) {
       .def_readonly("link_cycles", &noc::LatencyTerms::link_cycles)
       .def_readonly("serialisation_cycles", &noc::LatencyTerms::serialisation_cycles)
       .def_readonly("contention_cycles", &noc::LatencyTerms::contention_cycles)
-      .def_readonly("retry_cycles", &noc::LatencyTerms::retry_cycles);
+      .def_readonly("retry_cycles", &noc::LatencyTerms::retry_cycles)
+      .def_readonly("reduction_wait_cycles", &noc::LatencyTerms::reduction_wait_cycles);
   py::class_<noc::TrafficResult>(m, "TrafficResult", "Integer sums of a run of synthetic traffic.")
       .def_readonly("created_packets", &noc::TrafficResult::created_packets)
       .def_readonly("delivered_packets", &noc::TrafficResult::delivered_packets)
@@ -471,29 +528,33 @@ void register_runs(py::module_& m) {
            "Runs on for about max_work router cycles; true when complete.")
       .def_property_readonly("cycle", &noc::TrafficRun::cycle)
       .def_property_readonly("plugin_cost", [](const noc::TrafficRun& run) { return cost_of(run.network()); })
+      .def_property_readonly("route_changes_made",
+                             [](const noc::TrafficRun& run) { return run.network().route_changes_made(); })
       .def_property_readonly("router_calls", [](const noc::TrafficRun& run) { return calls_of(run.network()); })
       .def("result", &noc::TrafficRun::result, py::return_value_policy::reference_internal)
       .def("retry_counters", [](const noc::TrafficRun& run) { return retry_counters(run.network()); })
       .def("connected_outputs", [](const noc::TrafficRun& run) { return run.network().connected_outputs(); });
   py::class_<noc::PacketRun>(m, "PacketRun", "A list of packets on an empty network, from cycle 0.")
       .def(py::init([](const noc::NetworkSpec& spec, const Int64Array& rows,
-                       const std::vector<std::vector<std::int32_t>>& dest_sets) {
-             return std::make_unique<noc::PacketRun>(spec, packets_from(rows), dest_sets);
+                       const std::vector<std::vector<std::int32_t>>& dest_sets,
+                       const std::vector<std::int64_t>& reductions) {
+             return std::make_unique<noc::PacketRun>(spec, packets_from(rows), dest_sets, reductions);
            }),
-           py::arg("network"), py::arg("packets"), py::arg("dest_sets") = std::vector<std::vector<std::int32_t>>{})
+           py::arg("network"), py::arg("packets"), py::arg("dest_sets") = std::vector<std::vector<std::int32_t>>{},
+           py::arg("reductions") = std::vector<std::int64_t>{})
       .def("advance", &noc::PacketRun::advance, py::arg("max_work"), py::call_guard<py::gil_scoped_release>(),
            "Runs on for about max_work flit-hops; true when every packet has arrived.")
       .def(
           "records",
           [](const noc::PacketRun& run) {
-            return table(run.records(), 10, [](const noc::PacketRecord& r) { return columns_of(r); });
+            return table(run.records(), 11, [](const noc::PacketRecord& r) { return columns_of(r); });
           },
           "Rows (inject_cycle, eject_cycle, hops, then the latency terms), in the order of the packets.")
       .def(
           "deliveries",
           [](const noc::PacketRun& run) {
-            return table(run.deliveries(), 12, [](const noc::Delivery& d) {
-              std::array<std::int64_t, 12> row{d.packet, d.dest};
+            return table(run.deliveries(), 13, [](const noc::Delivery& d) {
+              std::array<std::int64_t, 13> row{d.packet, d.dest};
               std::ranges::copy(columns_of(d.record), row.begin() + 2);
               return row;
             });
@@ -540,6 +601,9 @@ void register_runs(py::module_& m) {
           },
           "Rows (flits, detached_cycles) of sessions, per connected output.")
       .def("retry_counters", [](noc::PacketRun& run) { return retry_counters(run.network()); })
+      .def(
+          "reduction_units", [](noc::PacketRun& run) { return reduction_units(run.network()); },
+          "Rows (parts, sums, most_open) of the reduction units, per router.")
       .def_property_readonly("session_flit_hops",
                              [](noc::PacketRun& run) {
                                const noc::Sessions* sessions = run.network().sessions();
@@ -547,6 +611,8 @@ void register_runs(py::module_& m) {
                              })
       .def_property_readonly("flit_hops", [](noc::PacketRun& run) { return run.network().flit_hops(); })
       .def_property_readonly("plugin_cost", [](noc::PacketRun& run) { return cost_of(run.network()); })
+      .def_property_readonly("route_changes_made",
+                             [](noc::PacketRun& run) { return run.network().route_changes_made(); })
       .def_property_readonly("router_calls", [](noc::PacketRun& run) { return calls_of(run.network()); })
       .def_property_readonly("core_bytes", [](noc::PacketRun& run) { return run.network().core_bytes(); })
       .def("connected_outputs", [](noc::PacketRun& run) { return run.network().connected_outputs(); })
@@ -559,6 +625,7 @@ void register_runs(py::module_& m) {
 void register_noc(py::module_& m) {
   register_spec(m);
   register_multicast(m);
+  register_reductions(m);
   register_sessions(m);
   register_network(m);
   register_runs(m);

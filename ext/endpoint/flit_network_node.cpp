@@ -394,6 +394,7 @@ void FlitNetworkNode::book_journey(const noc::Arrival& a, const noc::LatencyTerm
   lay(sums.serialisation_fs, terms.serialisation_cycles);
   lay(sums.gateway_fs, starved);
   lay(sums.contention_fs, terms.contention_cycles - starved);
+  lay(sums.retry_fs, terms.retry_cycles);
 }
 
 // What a packet waited for a session was booked as time at its source when it arrived, or will be.
@@ -454,6 +455,7 @@ void FlitNetworkNode::arrived(const noc::Arrival& arrival) {
   sums.terms.link_cycles += terms.link_cycles;
   sums.terms.serialisation_cycles += terms.serialisation_cycles;
   sums.terms.contention_cycles += terms.contention_cycles;
+  sums.terms.retry_cycles += terms.retry_cycles;
   const auto slot = static_cast<std::int32_t>(a.tag & 0xFFFF'FFFFU);
   const auto parcel_slot = static_cast<std::int32_t>(a.tag >> 32U) - 1;
   Outgoing& message = messages_[static_cast<std::size_t>(slot)];

@@ -74,6 +74,7 @@ struct JourneyTerms {
   std::int64_t serialisation_fs = 0;  // at the destination
   std::int64_t contention_fs = 0;
   std::int64_t session_wait_fs = 0;
+  std::int64_t retry_fs = 0;    // of heads at gateways it is in contention
   std::int64_t gateway_fs = 0;  // from the head's arrival at a gateway to its hand-over, and waits for flits behind it
 };
 

@@ -36,6 +36,7 @@ std::int64_t FlitNetwork::next_event() const {
   if (sessions_ != nullptr) first = std::min(first, std::max(next, sessions_->next()));
   if (!late_arrivals_.empty()) first = std::min(first, std::max(next, late_arrivals_.front().cycle));
   if (models_ != nullptr) first = std::min(first, models_->next_event(cycle_));
+  if (!changes_.empty()) first = std::min(first, std::max(next, next_change()));
   const std::int64_t last = std::min(first - 1, cycle_ + std::max(wakes_mask_, arrivals_mask_));
   for (std::int64_t t = next; t <= last; ++t) {
     const auto stamp = static_cast<std::uint32_t>(t - base_);
@@ -83,6 +84,9 @@ void FlitNetwork::run_wakes(std::uint32_t now) {
       case kReleaseSource:
         release_source(index);
         break;
+      case kSum:
+        advance_sum(index);
+        break;
     }
   }
   wakes.clear();
@@ -114,8 +118,9 @@ void FlitNetwork::arm(std::uint32_t terminal, std::uint32_t now) {
   for (std::uint32_t c = 0; c < num_classes_; ++c) {
     const SourceQueue& queue = queues_[terminal * num_classes_ + c];
     if (queue.first == kNoPacket) continue;
-    if (!is_held_.empty() && is_held_[terminal * num_classes_ + c] != 0)
-      continue;  // step_sessions() wakes the terminal
+    // step_sessions() and step_route_change() wake the terminal
+    if (!is_held_.empty() && is_held_[terminal * num_classes_ + c] != 0) continue;
+    if (draining_ != 0 && queue.left == 0) continue;
     if (queue.left == 0 && packets_[queue.first].create > cycle_) {
       schedule_source(terminal, packets_[queue.first].create);
       continue;
@@ -192,6 +197,7 @@ void FlitNetwork::step(std::int64_t cycle) {
   if (!late_arrivals_.empty()) take_late_arrivals();
   if (!open_passages_.empty()) note_arrivals(now);
   if (sessions_ != nullptr && sessions_->next() <= cycle) step_sessions(cycle);
+  if (!changes_.empty()) step_route_change();
   cycle_function_(*this, now);
 }
 

@@ -22,6 +22,7 @@
 #include "noc/link_retry.hpp"
 #include "noc/multicast.hpp"
 #include "noc/packet.hpp"
+#include "noc/reductions.hpp"
 #include "noc/router_models.hpp"
 #include "noc/sessions.hpp"
 #include "noc/spec.hpp"
@@ -38,12 +39,13 @@ namespace cosim::noc {
 // The terms of a packet's latency; their sum is cycle - create_cycle.
 struct LatencyTerms {
   std::int64_t source_queueing_cycles = 0;
-  std::int64_t router_cycles = 0;         // hops x pipeline depth
-  std::int64_t link_cycles = 0;           // links, injection and ejection channels, and the final read
-  std::int64_t serialisation_cycles = 0;  // size - 1
-  std::int64_t contention_cycles = 0;     // waiting for VCs, switches and credits
-  std::int64_t retry_cycles = 0;          // of the rest, what links that sent flits again account for
-  std::int64_t session_wait_cycles = 0;   // held at the source by a session; of a session packet: waiting for its own
+  std::int64_t router_cycles = 0;          // hops x pipeline depth
+  std::int64_t link_cycles = 0;            // links, injection and ejection channels, and the final read
+  std::int64_t serialisation_cycles = 0;   // size - 1
+  std::int64_t contention_cycles = 0;      // waiting for VCs, switches and credits
+  std::int64_t retry_cycles = 0;           // of the rest, what links that sent flits again account for
+  std::int64_t session_wait_cycles = 0;    // held at the source by a session; of a session packet: waiting for its own
+  std::int64_t reduction_wait_cycles = 0;  // of a contribution to a sum: at reduction units, for the others
   // Takes what SessionWait events say out of the time at the source.
   void wait_for_session(std::int64_t cycles) {
     source_queueing_cycles -= cycles;
@@ -60,6 +62,7 @@ struct LatencySums {
   std::int64_t packet_latency_cycles = 0;
   std::int64_t network_latency_cycles = 0;
   std::int64_t retry_cycles = 0;  // as terms() of each has them
+  std::int64_t reduction_wait_cycles = 0;
 };
 
 // Counters of one output VC of one router.
@@ -95,6 +98,11 @@ class FlitNetwork {
   // The number of a source with a set of nodes for packets of session classes. Throws std::invalid_argument when there
   // is no such class, no way leads to a node or no packet fits a session of it.
   std::int32_t session_group(std::int32_t source, const std::vector<std::int32_t>& dests);
+  // A reduction by which `dest` gets the sum of a packet of `size_flits` flits from each of `sources`: the number for
+  // PacketIn::group of their packets of a reduction class. Every packet has an arrival of its own, when the sum is
+  // there; terms() of it are those of its whole way. Throws std::invalid_argument for what does not exist.
+  std::int32_t begin_reduction(std::int32_t dest, const std::vector<std::int32_t>& sources, std::int32_t size_flits,
+                               std::int32_t message_class);
   // Hands over `flits` more of the held flits of a packet; they may leave from the next step on.
   void supply(std::uint32_t packet, std::int32_t flits);
   // From now on every flit read at `terminal` is booked in flit_arrivals().
@@ -129,6 +137,11 @@ class FlitNetwork {
   [[nodiscard]] Sessions* sessions() { return sessions_.get(); }
   [[nodiscard]] const Sessions* sessions() const { return sessions_.get(); }
 
+  // The cycle of every change of routes so far at which the new ones began to hold.
+  [[nodiscard]] const std::vector<std::int64_t>& route_changes_made() const { return changes_made_; }
+  // nullptr without a reduction class.
+  [[nodiscard]] const Reductions* reductions() const { return reductions_.get(); }
+
   [[nodiscard]] std::vector<Passage>& passages() { return passages_; }
 
   [[nodiscard]] std::int64_t last_cycle() const { return cycle_; }
@@ -137,7 +150,8 @@ class FlitNetwork {
   [[nodiscard]] std::int64_t ejected_flits() const { return ejected_flits_; }
   [[nodiscard]] std::int64_t packets_queued() const { return queued_packets_; }  // not wholly injected
   [[nodiscard]] bool idle() const {
-    return flits_in_flight() == 0 && queued_packets_ == 0 && (sessions_ == nullptr || sessions_->idle());
+    return flits_in_flight() == 0 && queued_packets_ == 0 && (sessions_ == nullptr || sessions_->idle()) &&
+           (reductions_ == nullptr || reductions_->open() == 0);
   }
   [[nodiscard]] std::int64_t arrival_lead_cycles() const { return traversal_ + kTerminalLinkLatency + 1; }
   [[nodiscard]] LatencyTerms terms(const Arrival& arrival) const;
@@ -257,8 +271,9 @@ class FlitNetwork {
     std::int32_t source = 0;
     std::int32_t dest = 0;
     std::int32_t size = 0;
-    std::uint32_t next = 0;         // in the source's FIFO or the free list
-    std::uint32_t route_state = 0;  // of the routing function; of a multicast 1 + the next node of its tree
+    std::uint32_t next = 0;  // in the source's FIFO or the free list
+    // of the routing function; of a multicast 1 + the next node of its tree; of a reduction's leg kLeg | its unit
+    std::uint32_t route_state = 0;
     std::uint8_t message_class = 0;
     std::uint8_t copy = 0;   // 1: made by a branch
     std::uint16_t held = 0;  // flits that the source does not have yet
@@ -295,6 +310,7 @@ class FlitNetwork {
   static constexpr std::uint32_t kNeverFree = kFlit - 1;  // a credit lost by a fault point
   static constexpr std::uint32_t kRebaseAfter = 1U << 30U;
   static constexpr std::uint32_t kIndexMask = (1U << 29U) - 1;
+  static constexpr std::uint32_t kLeg = 1U << 31U;  // route_state: the packet ends at a reduction unit
   enum Wake : std::uint32_t {
     kCredit = 0,
     kTerminal = 1,
@@ -303,9 +319,12 @@ class FlitNetwork {
     kRoute = 4,
     kRelease = 5,        // an output VC, by the credit of its tail
     kReleaseSource = 6,  // a terminal's injection VC, named by the input VC it feeds
+    kSum = 7,            // a flit of a reduction's sum may leave its unit
   };
 
   void build(const NetworkSpec& spec);
+  std::uint32_t new_slot();
+  void enqueue(std::uint32_t slot);
   [[nodiscard]] Router& router(std::uint32_t r) { return small_.empty() ? large_[r].masks : small_[r].masks; }
   [[nodiscard]] Port& port(std::uint32_t r, std::uint32_t p) {
     return small_.empty() ? large_[r].ports[p] : small_[r].ports[p];
@@ -412,7 +431,7 @@ class FlitNetwork {
   void build_multicast(const NetworkSpec& spec);
   void reserve_copies(std::uint32_t copies);
   void free_copy(std::uint32_t slot);
-  void book_injection(const Packet& packet);
+  void book_injection(std::uint32_t slot);
   void route_branches(std::uint32_t id, std::uint32_t join);
   bool send_branch(std::uint32_t id, const Fork& fork, std::uint32_t& word);
   void end_fork(std::uint32_t id, Fork& fork, std::uint32_t parent, const InputVc& last);
@@ -489,6 +508,29 @@ class FlitNetwork {
   template <class Visit>
   bool any_link_of(const Packet& packet, Visit visit) const;
   void book_links(const Packet& packet);
+
+  // reductions: flit_network_reduction.cpp. The units are terminals behind the nodes.
+  void build_reductions(const NetworkSpec& spec);
+  void read_leg(std::uint32_t slot, std::int64_t read, bool tail);
+  void advance_sum(std::uint32_t sum);
+  [[nodiscard]] bool ends_here(const Packet& packet, std::uint32_t r) const {
+    return packet.route_state >= kLeg && (packet.route_state & ~kLeg) / unit_ports_ == r;
+  }
+  [[nodiscard]] std::uint32_t unit_port(const Packet& packet) const {
+    return static_cast<std::uint32_t>(spec_.ports) - unit_ports_ + (packet.route_state & ~kLeg) % unit_ports_;
+  }
+
+  // routes that change: flit_network_reroute.cpp
+  struct Change {
+    std::int64_t at_cycle = 0;
+    RouteTable routes;
+  };
+  void build_route_changes(const NetworkSpec& spec);
+  [[nodiscard]] bool drained() const;
+  [[nodiscard]] std::int64_t next_change() const;
+  void step_route_change();
+  void take_routes();
+
   // routers of the user's: router_models.cpp
   friend class RouterModels;
   static void run_models(FlitNetwork& network, std::uint32_t now) { network.models_->step(network, now); }
@@ -527,6 +569,8 @@ class FlitNetwork {
   std::uint32_t num_routers_ = 0;
   std::uint32_t num_vcs_ = 0;
   std::uint32_t vcs_per_router_ = 0;  // ports * num_vcs
+  std::uint32_t nodes_ = 0;           // terminals that are no reduction units
+  std::uint32_t unit_ports_ = 0;      // of a router
   std::uint8_t port_of_[64] = {};     // of a VC's bit
   std::uint8_t vc_of_[64] = {};
   std::uint32_t ring_mask_ = 0;
@@ -603,6 +647,14 @@ class FlitNetwork {
   std::vector<std::uint8_t> is_held_;  // per queue
   std::vector<SessionWait> session_waits_;
   std::vector<Refusal> refusals_;
+
+  std::unique_ptr<Reductions> reductions_;  // none without a class of them
+
+  // routes that change; all empty when they do not
+  std::vector<Change> changes_;
+  RouteTable first_routes_;
+  std::vector<std::int64_t> changes_made_;
+  std::uint8_t draining_ = 0;  // sources wait for the network to be empty
 
   // routing functions; all empty with a table
   std::unique_ptr<RoutingFunction> routing_;

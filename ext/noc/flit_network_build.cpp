@@ -6,6 +6,7 @@
 
 #include "noc/bits.hpp"
 #include "noc/flit_network.hpp"
+#include "noc/flit_network_inline.hpp"
 
 namespace cosim::noc {
 
@@ -50,21 +51,24 @@ void FlitNetwork::build(const NetworkSpec& spec) {
   ring_mask_ = ring - 1;
   const std::uint32_t horizon =
       std::max({traversal_ + 3 * traverse + as_u32(longest) + 1, as_u32(longest) + 1 + credit_delay,
-                traversal_ + 3 * traverse + ejection_reuse_, va_delay_ + 1, sa_delay_});
+                traversal_ + 3 * traverse + ejection_reuse_, va_delay_ + 1, sa_delay_,
+                traversal_ + as_u32(kTerminalLinkLatency) + 1 + as_u32(spec.reduction.combine_delay)});
   wakes_mask_ = std::bit_ceil(std::max<std::uint32_t>(horizon + 2, 64)) - 1;
   wakes_due_.resize(wakes_mask_ + 1);
   arrivals_mask_ = std::bit_ceil(traversal_ + 3 * traverse + as_u32(longest) + 3) - 1;
-  arrivals_room_ = static_cast<std::uint32_t>(spec.links.size() + spec.terminals.size());
+  const std::uint32_t routers = as_u32(spec.routers);
+  nodes_ = static_cast<std::uint32_t>(spec.terminals.size());
+  unit_ports_ = as_u32(spec.reduction.ports);
+  const std::uint32_t terminals = nodes_ + routers * unit_ports_;
+  arrivals_room_ = static_cast<std::uint32_t>(spec.links.size()) + terminals;
   arrivals_due_.resize(static_cast<std::size_t>(arrivals_mask_ + 1) * arrivals_room_);
   for (std::uint32_t slot = 0; slot <= arrivals_mask_; ++slot) arrivals_end_.push_back(slot * arrivals_room_);
 
-  const std::uint32_t routers = as_u32(spec.routers);
-  const auto terminals = static_cast<std::uint32_t>(spec.terminals.size());
   const std::size_t vcs = input_vcs();
   const bool forks = spec.multicast_vcs() != 0;
   const bool retries = spec.retry.bit_error_rate > 0.0;
-  if (!forks && !spec.has_sessions() && !retries && as_u32(spec.ports) <= std::size(SmallRecord{}.ports) &&
-      vcs_per_router_ <= std::size(SmallRecord{}.in)) {
+  if (!forks && !spec.has_sessions() && !spec.has_reductions() && !retries &&
+      as_u32(spec.ports) <= std::size(SmallRecord{}.ports) && vcs_per_router_ <= std::size(SmallRecord{}.in)) {
     small_.resize(routers);
   } else {
     large_.resize(routers);
@@ -135,7 +139,11 @@ void FlitNetwork::build(const NetworkSpec& spec) {
   source_write_.resize(static_cast<std::size_t>(terminals) * num_vcs_);
   for (auto* counters : {&window_injected_, &window_ejected_, &injected_to_, &ejected_at_}) counters->resize(terminals);
   for (std::uint32_t n = 0; n < terminals; ++n) {
-    const TerminalSpec& terminal = spec.terminals[n];
+    const std::uint32_t unit = n - nodes_;
+    const TerminalSpec terminal =
+        n < nodes_ ? spec.terminals[n]
+                   : TerminalSpec{static_cast<std::int32_t>(unit / unit_ports_),
+                                  spec.ports - spec.reduction.ports + static_cast<std::int32_t>(unit % unit_ports_)};
     const std::uint32_t first = id_of(as_u32(terminal.router), as_u32(terminal.port));
     Port& both = port(as_u32(terminal.router), as_u32(terminal.port));
     both.free_vcs = all_vcs;
@@ -156,10 +164,12 @@ void FlitNetwork::build(const NetworkSpec& spec) {
   if (spec.router_model != nullptr) models_ = std::make_unique<RouterModels>(*spec.router_model, spec);
   if (forks) build_multicast(spec);
   if (spec.has_sessions()) build_sessions(spec);
+  if (spec.has_reductions()) build_reductions(spec);
   if (retries) {
     retry_ = std::make_unique<LinkRetry>(spec);
     forks_.resize(input_vcs());  // the cycle of networks whose packets fork
   }
+  if (!spec.route_changes.empty()) build_route_changes(spec);
   routes_ = spec.routes.entries;
   vc_sets_ = spec.routes.vc_sets;
   if (batched_) {
@@ -172,7 +182,7 @@ void FlitNetwork::build(const NetworkSpec& spec) {
 }
 
 void FlitNetwork::refuse(const PacketIn& packet) const {
-  const auto terminals = static_cast<std::int32_t>(terminals_.size());
+  const auto terminals = static_cast<std::int32_t>(nodes_);
   const auto fail = [](const std::string& text) { throw std::invalid_argument("offered packet: " + text); };
   if (packet.source < 0 || packet.source >= terminals || packet.dest < 0 || packet.dest >= terminals) {
     fail("source " + std::to_string(packet.source) + " and dest " + std::to_string(packet.dest) + " must be in 0.." +
@@ -183,7 +193,11 @@ void FlitNetwork::refuse(const PacketIn& packet) const {
     fail("message_class must be in 0.." + std::to_string(num_classes_ - 1) + ", got " +
          std::to_string(packet.message_class));
   }
-  if (packet.group >= 0) {
+  if (packet.group >= 0 && spec_.classes.size() > as_size(packet.message_class) &&
+      spec_.classes[as_size(packet.message_class)].reduction) {
+    const std::string wrong = reductions_->wrong(packet);
+    if (!wrong.empty()) fail(wrong);
+  } else if (packet.group >= 0) {
     if (trees_ == nullptr || as_size(packet.group) >= trees_->groups().size()) {
       fail("there is no multicast group " + std::to_string(packet.group));
     }
@@ -212,21 +226,13 @@ std::uint32_t FlitNetwork::offer(const PacketIn& packet) {
       spec_.classes[as_size(packet.message_class)].session) {
     return offer_session(packet);
   }
-  const auto terminals = static_cast<std::uint32_t>(ejected_at_.size());
-  if (as_u32(packet.source) >= terminals || as_u32(packet.dest) >= terminals || packet.size_flits < 1 ||
+  if (as_u32(packet.source) >= nodes_ || as_u32(packet.dest) >= nodes_ || packet.size_flits < 1 ||
       as_u32(packet.message_class) >= num_classes_ || packet.create_cycle <= cycle_ || packet.held_flits < 0 ||
       packet.held_flits > std::min(packet.size_flits, kMostHeldFlits) ||
       (packet.group >= 0 && !fits_its_group(packet))) {
     refuse(packet);
   }
-  std::uint32_t slot = free_packet_;
-  if (slot != kNoPacket) {
-    free_packet_ = packets_[slot].next;
-  } else {
-    if (packets_.size() >= kPacketMask) throw std::length_error("more than 536870911 packets alive");
-    slot = static_cast<std::uint32_t>(packets_.size());
-    packets_.emplace_back();
-  }
+  const std::uint32_t slot = new_slot();
   packets_[slot] = {packet.create_cycle,
                     0,
                     packet.tag,
@@ -240,7 +246,11 @@ std::uint32_t FlitNetwork::offer(const PacketIn& packet) {
                     as_u8(as_u32(packet.message_class)),
                     0,
                     static_cast<std::uint16_t>(packet.held_flits)};
-  if (packet.group >= 0) [[unlikely]] {
+  if (packet.group >= 0 && spec_.classes[as_size(packet.message_class)].reduction) [[unlikely]] {
+    reductions_->offer(packet, slot);
+    const std::uint32_t unit = reductions_->unit_of(slot);
+    if (unit != Reductions::kNoUnit) packets_[slot].route_state = kLeg | unit;
+  } else if (packet.group >= 0) [[unlikely]] {
     const MulticastGroup& group = trees_->groups()[as_size(packet.group)];
     packets_[slot].dest = trees_->dest(group.first_dest);
     packets_[slot].route_state = 1 + group.root;
@@ -251,16 +261,9 @@ std::uint32_t FlitNetwork::offer(const PacketIn& packet) {
     if (packet_number_.size() <= slot) packet_number_.resize(slot + std::size_t{1});
     packet_number_[slot] = packets_offered_++;
   }
-  SourceQueue& queue = queues_[as_u32(packet.source) * num_classes_ + as_u32(packet.message_class)];
-  ++queued_packets_;
-  if (queue.first == kNoPacket) {
-    queue.first = slot;
-    queue.last = slot;
-    schedule_source(as_u32(packet.source), packet.create_cycle);
-  } else {
-    packets_[queue.last].next = slot;
-    queue.last = slot;
-  }
+  enqueue(slot);
+  const SourceQueue& queue = queues_[as_u32(packet.source) * num_classes_ + as_u32(packet.message_class)];
+  if (queue.first == slot) schedule_source(as_u32(packet.source), packet.create_cycle);
   return slot;
 }
 
@@ -305,7 +308,16 @@ std::int64_t FlitNetwork::cancel_queued() {
     }
     while (slot != kNoPacket) {
       const std::uint32_t next = packets_[slot].next;
-      if (trees_ != nullptr && packets_[slot].route_state != 0) {
+      const bool part = reductions_ != nullptr && reductions_->has(slot);
+      if (part && reductions_->under_way(slot)) {  // others of its reduction have left
+        packets_[slot].next = kNoPacket;
+        (queue.first == kNoPacket ? queue.first : packets_[queue.last].next) = slot;
+        queue.last = slot;
+        slot = next;
+        continue;
+      }
+      if (part) reductions_->cancel(slot);
+      if (!part && trees_ != nullptr && packets_[slot].route_state != 0) {
         copies_due_ -= trees_->groups()[trees_->node(packets_[slot].route_state - 1).group].copies;
       }
       packets_[slot].next = free_packet_;

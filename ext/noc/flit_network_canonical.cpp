@@ -214,8 +214,12 @@ void FlitNetwork::canonical(sim::Canonical& c, std::int32_t node, const sim::Pre
     c.refuse(sessions_ != nullptr ? "the network has a class of sessions" : "links flip bits");
     return;
   }
-  if (trees_ != nullptr) {
-    c.refuse("the network has a class of multicasts");
+  if (trees_ != nullptr || reductions_ != nullptr) {
+    c.refuse(trees_ != nullptr ? "the network has a class of multicasts" : "the network has a class of reductions");
+    return;
+  }
+  if (!changes_.empty()) {
+    c.refuse("links fail at a cycle");
     return;
   }
   if (cycle_ >= 0) rebase(cycle_);

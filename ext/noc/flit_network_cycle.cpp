@@ -46,7 +46,7 @@ struct FlitNetwork::Cycle {
           rings(network.rings_.data()),
           packets(network.packets_.data()),
           routes(network.routes_.data()),
-          terminals(network.terminals_.size()),
+          terminals(network.nodes_),
           due(network.arrivals_due_.data()),
           ends(network.arrivals_end_.data()),
           due_mask(network.arrivals_mask_),
@@ -75,18 +75,26 @@ struct FlitNetwork::Cycle {
                                       typename L::Record& record) {
     Packet& packet = l.packets[l.rings[vc.front] & kPacketMask];
     if constexpr (L::kForks) {
-      if (packet.route_state != 0) {
+      if (packet.route_state != 0 && packet.route_state < kLeg) {
         l.n.route_branches((r << 6U) + bit, l.now + kWait - 1 + l.n.va_delay_);
         return;
       }
     }
     const std::uint32_t route = l.routes[r * l.terminals + as_size(packet.dest)];
-    const std::uint32_t output = route & 255U;
+    std::uint32_t output = route & 255U;
+    [[maybe_unused]] std::uint32_t vcs = ~0U;
+    if constexpr (!kPlain) vcs = l.n.vc_sets_[route >> 8U];
+    if constexpr (L::kForks) {
+      if (l.n.ends_here(packet, r)) {
+        output = l.n.unit_port(packet);
+        vcs = ~0U;
+      }
+    }
     packet.path += record.ports[vc.port].step;
     vc.send_to(output);
     record.ports[output].to |= bit64(bit);
     if constexpr (!kPlain) {
-      vc.vcs = l.n.vc_sets_[route >> 8U] & l.n.class_masks_[packet.message_class];
+      vc.vcs = vcs & l.n.class_masks_[packet.message_class];
       const std::uint32_t join = l.now + kWait - 1 + l.n.va_delay_;
       if (l.n.va_delay_ > 1) {
         l.n.wake_at(join, kJoinVa, (r << 6U) + bit);
@@ -166,7 +174,7 @@ struct FlitNetwork::Cycle {
     if (!kPlain && n.wait_for_tail_) n.source_owned_[terminal] |= 1U << vc;
     packet.inject = n.cycle_;
     if (!kPlain && !n.forks_.empty()) {
-      n.book_injection(packet);
+      n.book_injection(queue.first);
     } else {
       n.injected_to_[as_size(packet.dest)] += packet.size;
     }
@@ -183,6 +191,7 @@ struct FlitNetwork::Cycle {
     Packet& packet = l.packets[slot];
     if (queue.left == 0) {
       if (packet.create > n.cycle_ || as_u32(packet.size) <= packet.held) return false;
+      if (!kPlain && n.draining_ != 0) return false;
       if (!kPlain && n.sessions_ != nullptr && n.sessions_->any_taken() &&
           n.held_by_session(terminal * n.num_classes_ + message_class)) {
         return false;
@@ -203,7 +212,7 @@ struct FlitNetwork::Cycle {
     n.window_injected_[terminal] += n.cycle_ >= n.window_begin_ && n.cycle_ < n.window_end_ ? 1 : 0;
     --queue.left;
     if (!tail) return true;
-    n.departures_.push_back({packet.tag, n.cycle_});
+    if (kPlain || terminal < n.nodes_) n.departures_.push_back({packet.tag, n.cycle_});
     --n.queued_packets_;
     queue.first = packet.next;
     if (queue.first == kNoPacket) {
@@ -509,6 +518,12 @@ struct FlitNetwork::Cycle {
                                   static_cast<std::int32_t>(packet.path >> 32U),
                                   static_cast<std::int32_t>(packet.path & ~0U)});
     }
+    if constexpr (kForks) {
+      if (n.reductions_ != nullptr && n.reductions_->has(slot)) {
+        n.read_leg(slot, read, (word & kTail) != 0);
+        return;
+      }
+    }
     if ((word & kTail) == 0) return;
     n.arrivals_.push_back({packet.tag, read, packet.create, packet.inject, packet.flit_sum, packet.source, packet.dest,
                            packet.size, packet.message_class, static_cast<std::int32_t>(packet.path >> 32U),
@@ -763,7 +778,7 @@ FlitNetwork::CycleFunction FlitNetwork::choose_cycle([[maybe_unused]] bool porta
   const std::uint32_t all_vcs = num_vcs_ == 32 ? ~0U : (1U << num_vcs_) - 1U;
   const bool plain = routing_ == nullptr && vc_sets_.size() == 1 && (vc_sets_[0] & all_vcs) == all_vcs &&
                      num_classes_ == 1 && class_masks_[0] == all_vcs && !any_gap_ && !batched_ && va_delay_ == 1 &&
-                     sa_delay_ == 1 && !wait_for_tail_;
+                     sa_delay_ == 1 && !wait_for_tail_ && changes_.empty();
   const bool small = !small_.empty();
   const bool common = plain && small && num_vcs_ == 4 && ring_mask_ == 7;
 #if defined(__x86_64__)

@@ -1,6 +1,8 @@
 // Steps of a network's cycle that more than one of its files takes.
 #pragma once
 
+#include <stdexcept>
+
 #include "noc/bits.hpp"
 #include "noc/flit_network.hpp"
 
@@ -33,6 +35,30 @@ COSIM_INLINE void FlitNetwork::join_sa(std::uint32_t r, std::uint64_t bits, std:
 
 COSIM_INLINE void FlitNetwork::activate(std::uint32_t terminal) {
   sources_active()[terminal >> 6U] |= bit64(terminal & 63U);
+}
+
+COSIM_INLINE std::uint32_t FlitNetwork::new_slot() {
+  const std::uint32_t slot = free_packet_;
+  if (slot != kNoPacket) {
+    free_packet_ = packets_[slot].next;
+    return slot;
+  }
+  if (packets_.size() >= kPacketMask) throw std::length_error("more than 536870911 packets alive");
+  packets_.emplace_back();
+  return static_cast<std::uint32_t>(packets_.size() - 1);
+}
+
+// The packet in `slot` is the last of its source and class; the source is not woken for it.
+COSIM_INLINE void FlitNetwork::enqueue(std::uint32_t slot) {
+  const Packet& packet = packets_[slot];
+  SourceQueue& queue = queues_[as_u32(packet.source) * num_classes_ + packet.message_class];
+  ++queued_packets_;
+  if (queue.first == kNoPacket) {
+    queue.first = slot;
+  } else {
+    packets_[queue.last].next = slot;
+  }
+  queue.last = slot;
 }
 
 // The winner of a VC is put in front of BookSim2's switch allocation queue, a body flit behind its end.

@@ -17,8 +17,9 @@ LatencyTerms FlitNetwork::terms(const LatencySums& sums) const {
   t.link_cycles = sums.link_cycles + sums.packets * kTerminalCycles;
   t.serialisation_cycles = sums.flits - sums.packets;
   t.contention_cycles = sums.network_latency_cycles - t.router_cycles - t.link_cycles - t.serialisation_cycles;
-  t.contention_cycles -= sums.retry_cycles;
+  t.contention_cycles -= sums.retry_cycles + sums.reduction_wait_cycles;
   t.retry_cycles = sums.retry_cycles;
+  t.reduction_wait_cycles = sums.reduction_wait_cycles;
   return t;
 }
 
@@ -31,8 +32,9 @@ LatencyTerms FlitNetwork::terms(const Arrival& arrival) const {
     t.serialisation_cycles = arrival.size_flits - 1;
     return t;
   }
-  LatencyTerms t = terms(LatencySums{1, arrival.size_flits, arrival.hops, arrival.link_cycles,
-                                     arrival.cycle - arrival.create_cycle, arrival.cycle - arrival.inject_cycle, 0});
+  LatencyTerms t =
+      terms(LatencySums{1, arrival.size_flits, arrival.hops, arrival.link_cycles, arrival.cycle - arrival.create_cycle,
+                        arrival.cycle - arrival.inject_cycle, 0, arrival.reduction_wait_cycles});
   // a tail that a link held may have found its VC already there: what the packet did not lose is no wait
   t.retry_cycles = std::min(arrival.retry_cycles, t.contention_cycles);
   t.contention_cycles -= t.retry_cycles;
@@ -131,6 +133,10 @@ std::string FlitNetwork::verify_conservation() const {
     const std::string broken = sessions_->verify(flits_in_flight() == 0 && queued_packets_ == 0);
     if (!broken.empty()) return broken;
   }
+  if (reductions_ != nullptr) {
+    const std::string broken = reductions_->verify(flits_in_flight() == 0 && queued_packets_ == 0 && idle());
+    if (!broken.empty()) return broken;
+  }
   if (!idle()) return {};
   if (models_ != nullptr) {
     const std::string left = models_->verify_idle();
@@ -142,8 +148,8 @@ std::string FlitNetwork::verify_conservation() const {
   }
   for (std::size_t n = 0; n < terminals_.size(); ++n) {
     if (injected_to_[n] != ejected_at_[n]) {
-      return "node " + std::to_string(n) + " received " + std::to_string(ejected_at_[n]) + " of " +
-             std::to_string(injected_to_[n]) + " flits sent to it";
+      return (n < nodes_ ? "node " : "reduction unit ") + std::to_string(n < nodes_ ? n : n - nodes_) + " received " +
+             std::to_string(ejected_at_[n]) + " of " + std::to_string(injected_to_[n]) + " flits sent to it";
     }
   }
   for (std::size_t n = 0; n < source_owned_.size(); ++n) {
@@ -251,6 +257,7 @@ std::string FlitNetwork::wait_for_cycle() const {
     }
   }
   if (longest.empty()) longest = "no VC waits";
+  if (reductions_ != nullptr) longest += reductions_->waiting();
   return sessions_ == nullptr ? longest : longest + sessions_->waiting();
 }
 
@@ -276,6 +283,9 @@ std::size_t FlitNetwork::core_bytes() const {
     sum += sessions_->core_bytes() + bytes(router_behind_) + bytes(held_) + bytes(is_held_) + bytes(session_waits_) +
            bytes(refusals_);
   }
+  if (reductions_ != nullptr) sum += reductions_->core_bytes();
+  sum += bytes(changes_) + bytes(changes_made_) + bytes(first_routes_.entries) + bytes(first_routes_.vc_sets);
+  for (const Change& change : changes_) sum += bytes(change.routes.entries) + bytes(change.routes.vc_sets);
   sum += bytes(branches_) + bytes(forks_) + (trees_ == nullptr ? 0 : trees_->core_bytes());
   sum += bytes(spec_.links) + bytes(spec_.terminals) + bytes(spec_.classes);
   for (const auto& wakes : wakes_due_) sum += bytes(wakes);
@@ -403,6 +413,12 @@ void FlitNetwork::visit(sim::Visitor& v) {
     v.value(Kind::state, copies_due_);
     v.value(Kind::counter, copied_flits_);
     trees_->visit(v);
+  }
+  if (reductions_ != nullptr) reductions_->visit(v);
+  if (!changes_.empty()) {
+    v.vector(Kind::stamp, changes_made_);
+    v.value(Kind::state, draining_);
+    take_routes();
   }
   if (models_ != nullptr) {
     v.vector(Kind::state, packet_number_);

@@ -51,6 +51,8 @@ std::int32_t FlitNetwork::multicast_group(std::int32_t source, const std::vector
 std::int32_t FlitNetwork::multicast_room(std::int32_t group) const { return trees_->groups().at(as_size(group)).room; }
 
 bool FlitNetwork::fits_its_group(const PacketIn& packet) const {
+  const auto of_class = as_size(packet.message_class);
+  if (of_class < spec_.classes.size() && spec_.classes[of_class].reduction) return reductions_->wrong(packet).empty();
   if (trees_ == nullptr || as_size(packet.group) >= trees_->groups().size()) return false;
   const MulticastGroup& group = trees_->groups()[as_size(packet.group)];
   return (multicast_classes_ >> packet.message_class & 1U) != 0 && group.source == packet.source &&
@@ -72,8 +74,14 @@ void FlitNetwork::free_copy(std::uint32_t slot) {
   ++copies_free_;
 }
 
-void FlitNetwork::book_injection(const Packet& packet) {
+void FlitNetwork::book_injection(std::uint32_t slot) {
+  const Packet& packet = packets_[slot];
   if (sessions_ != nullptr) book_links(packet);
+  if (reductions_ != nullptr && reductions_->has(slot)) reductions_->leave(slot);
+  if (packet.route_state >= kLeg) {
+    injected_to_[nodes_ + (packet.route_state & ~kLeg)] += packet.size;
+    return;
+  }
   if (packet.route_state == 0) {
     injected_to_[as_size(packet.dest)] += packet.size;
     return;

@@ -78,7 +78,7 @@ bool FlitNetwork::any_link_of(const Packet& packet, Visit visit) const {
     std::int32_t router = spec_.terminals[as_size(packet.source)].router;
     while (true) {
       const std::size_t link =
-          as_size(router) * ports + (routes_[as_size(router) * terminals_.size() + as_size(packet.dest)] & 255U);
+          as_size(router) * ports + (routes_[as_size(router) * nodes_ + as_size(packet.dest)] & 255U);
       router = router_behind_[link];
       if (router < 0) return false;
       if (visit(link)) return true;

@@ -16,7 +16,7 @@ struct PacketIn {
   std::int32_t message_class = 0;
   std::uint64_t tag = 0;        // handed back with the arrival and the departure
   std::int32_t held_flits = 0;  // of size_flits, the last ones, that supply() will hand over
-  std::int32_t group = -1;      // of multicast_group() or session_group(), instead of `dest`
+  std::int32_t group = -1;      // of multicast_group() or session_group(), instead of `dest`; of begin_reduction()
 };
 
 inline constexpr std::int32_t kMostHeldFlits = 65'535;
@@ -32,9 +32,10 @@ struct Arrival {
   std::int32_t dest = 0;
   std::int32_t size_flits = 0;
   std::int32_t message_class = 0;
-  std::int32_t hops = 0;          // routers visited
-  std::int32_t link_cycles = 0;   // of all links between routers on its way
-  std::int64_t retry_cycles = 0;  // by which links with retry held its tail
+  std::int32_t hops = 0;                   // routers visited
+  std::int32_t link_cycles = 0;            // of all links between routers on its way
+  std::int64_t retry_cycles = 0;           // by which links with retry held its tail
+  std::int64_t reduction_wait_cycles = 0;  // of a contribution: at units, for the others
 };
 
 // One flit read at a watched terminal, booked like an arrival.

@@ -147,6 +147,36 @@ void check_sessions(const NetworkSpec& s, Problems& out) {
        "sessions.max_session_cycles must be 1 to 2^40, got " + std::to_string(s.sessions.max_session_cycles));
 }
 
+void check_reductions(const NetworkSpec& s, Problems& out) {
+  const std::int32_t ports = s.reduction.ports;
+  if (!s.has_reductions()) {
+    need(out, ports == 0, "reduction.ports is read with a reduction class alone");
+    return;
+  }
+  at_least(out, "reduction.ports", ports, 1);
+  at_least(out, "reduction.combine_delay", s.reduction.combine_delay, 1);
+  need(out, s.reduction.combine_delay <= 100'000,
+       "reduction.combine_delay must be at most 100000 cycles, got " + std::to_string(s.reduction.combine_delay));
+  const auto free = [&](std::int32_t port) { return port < s.ports - ports; };
+  need(out,
+       std::all_of(s.links.begin(), s.links.end(),
+                   [&](const LinkSpec& l) { return free(l.from_port) && free(l.to_port); }) &&
+           std::all_of(s.terminals.begin(), s.terminals.end(), [&](const TerminalSpec& t) { return free(t.port); }),
+       "the last reduction.ports = " + std::to_string(ports) + " ports of a router are those of its reduction unit");
+  for (const ClassSpec& c : s.classes) {
+    need(out, !c.reduction || (!c.multicast && !c.session),
+         "a reduction class is no multicast class and no session class");
+  }
+  need(out, s.routing.kind == RoutingKind::table,
+       "a reduction class needs a routing with one way per router and destination (a table)");
+  need(out, !s.compat_booksim2, "BookSim2 knows no reductions: a reduction class goes with compat none");
+  need(out, s.allocation.plain() && !s.wait_for_tail_credit,
+       "a reduction class goes with islip allocators of one iteration, without speculative, priority and "
+       "wait_for_tail_credit");
+  need(out, !s.has_sessions() && s.retry.bit_error_rate == 0.0,
+       "a reduction class goes without session classes and links with retry");
+}
+
 void check_retry(const NetworkSpec& s, Problems& out) {
   const RetrySpec& r = s.retry;
   if (r.bit_error_rate == 0.0) return;
@@ -166,14 +196,14 @@ void check_retry(const NetworkSpec& s, Problems& out) {
        "wait_for_tail_credit");
 }
 
-void check_routes(const NetworkSpec& s, Problems& out) {
+void check_routes(const NetworkSpec& s, const RouteTable& routes, Problems& out) {
   const std::size_t want = static_cast<std::size_t>(std::max(s.routers, 0)) * s.terminals.size();
-  if (s.routes.entries.size() != want) {
-    out.push_back("the route table has " + std::to_string(s.routes.entries.size()) + " entries, expected " +
+  if (routes.entries.size() != want) {
+    out.push_back("the route table has " + std::to_string(routes.entries.size()) + " entries, expected " +
                   std::to_string(want));
     return;
   }
-  need(out, !s.routes.vc_sets.empty() && s.routes.vc_sets.size() <= 256, "1 to 256 VC sets of routes expected");
+  need(out, !routes.vc_sets.empty() && routes.vc_sets.size() <= 256, "1 to 256 VC sets of routes expected");
   std::vector<char> connected(static_cast<std::size_t>(s.routers) * static_cast<std::size_t>(s.ports), 0);
   std::vector<std::int32_t> ejects(connected.size(), -1);
   const auto at = [&](std::int32_t router, std::int32_t port) {
@@ -188,8 +218,8 @@ void check_routes(const NetworkSpec& s, Problems& out) {
   for (std::size_t e = 0; e < want && shown < 8; ++e) {
     const auto router = static_cast<std::int32_t>(e / s.terminals.size());
     const auto dest = static_cast<std::int32_t>(e % s.terminals.size());
-    const std::int32_t port = s.routes.entries[e] & 255;
-    const std::size_t set = s.routes.entries[e] >> 8U;
+    const std::int32_t port = routes.entries[e] & 255;
+    const std::size_t set = routes.entries[e] >> 8U;
     const auto name = [&] { return "route at router " + std::to_string(router) + " to node " + std::to_string(dest); };
     if (port >= s.ports || connected[at(router, port)] == 0) {
       out.push_back(name() + " leaves by port " + std::to_string(port) + ", which is not connected");
@@ -198,17 +228,33 @@ void check_routes(const NetworkSpec& s, Problems& out) {
       out.push_back(name() + " ejects to node " + std::to_string(ejects[at(router, port)]));
       ++shown;
     }
-    if (set >= s.routes.vc_sets.size()) {
+    if (set >= routes.vc_sets.size()) {
       out.push_back(name() + " names VC set " + std::to_string(set) + ", which does not exist");
       ++shown;
     }
   }
 }
 
+void check_route_changes(const NetworkSpec& s, Problems& out) {
+  std::int64_t last = -1;
+  for (const RouteChange& change : s.route_changes) {
+    need(out, change.at_cycle > last, "changes of routes stand in ascending order of their cycles");
+    last = change.at_cycle;
+    check_routes(s, change.routes, out);
+  }
+  need(
+      out, s.route_changes.empty() || (s.multicast_vcs() == 0 && !s.has_sessions() && !s.has_reductions()),
+      "links that fail at a cycle go without multicast, session and reduction classes, whose trees are planned before");
+}
+
 }  // namespace
 
 bool NetworkSpec::has_sessions() const {
   return std::any_of(classes.begin(), classes.end(), [](const ClassSpec& c) { return c.session; });
+}
+
+bool NetworkSpec::has_reductions() const {
+  return std::any_of(classes.begin(), classes.end(), [](const ClassSpec& c) { return c.reduction; });
 }
 
 std::int32_t NetworkSpec::multicast_vcs() const {
@@ -246,12 +292,18 @@ std::vector<std::string> NetworkSpec::problems() const {
     check_multicast(*this, out);
     check_allocation(*this, out);
     check_sessions(*this, out);
+    check_reductions(*this, out);
     check_retry(*this, out);
-    if (before == out.size() && routing.kind == RoutingKind::table && router_model == nullptr) check_routes(*this, out);
+    if (before == out.size() && routing.kind == RoutingKind::table && router_model == nullptr) {
+      check_routes(*this, routes, out);
+      check_route_changes(*this, out);
+    }
+    need(out, route_changes.empty() || (routing.kind == RoutingKind::table && router_model == nullptr),
+         "links that fail at a cycle need a routing with one way per router and destination (a table)");
     need(out,
-         router_model == nullptr ||
-             (multicast_vcs() == 0 && !compat_booksim2 && !has_sessions() && retry.bit_error_rate == 0.0),
-         "a router model knows no multicast, sessions, retry and no BookSim2-compatible mode");
+         router_model == nullptr || (multicast_vcs() == 0 && !compat_booksim2 && !has_sessions() && !has_reductions() &&
+                                     retry.bit_error_rate == 0.0),
+         "a router model knows no multicast, sessions, reductions, retry and no BookSim2-compatible mode");
     need(out, (routing.kind == RoutingKind::plugin) == (routing.plugin != nullptr),
          "a plug-in routing function belongs to routing kind plugin, and to no other");
     need(out, routing.no_progress_cycles >= 1, "no_progress_cycles must be at least 1");

@@ -34,12 +34,13 @@ struct TerminalSpec {
 
 // Message classes use disjoint VCs; a larger priority injects first. A packet of a multicast class may have several
 // destinations. One of a session class has a set of them and uses no VC: it is streamed over links that leave packet
-// mode.
+// mode. Packets of a reduction class may be contributions to a sum, which routers make where their ways join.
 struct ClassSpec {
   std::uint32_t vc_mask = 0;
   std::int32_t priority = 0;
   bool multicast = false;
   bool session = false;
+  bool reduction = false;
 };
 
 // What sessions of links cost and how long they may last; cycles.
@@ -50,6 +51,12 @@ struct SessionSpec {
   std::int64_t max_session_cycles = 4096;  // from the links' being empty to their return
   std::int32_t idle_cycles = 0;            // a session waits for a further packet
   std::int32_t max_waiting = -1;           // sessions that wait for links; more are refused. -1: any number
+};
+
+// The units that sum packets: on the last `ports` ports of every router. 0: none.
+struct ReductionSpec {
+  std::int32_t ports = 0;
+  std::int32_t combine_delay = 1;  // cycles from reading the last flit that a flit of the sum needs to its leaving
 };
 
 // Links between routers that flip bits, and what finding and mending that costs.
@@ -66,6 +73,12 @@ struct RetrySpec {
 struct RouteTable {
   std::vector<std::uint16_t> entries;  // [router * terminals + destination]
   std::vector<std::uint32_t> vc_sets;  // VC masks a route may ask for; 0 is usually "all"
+};
+
+// From `at_cycle` on sources wait until the network is empty, then these routes hold: links have failed.
+struct RouteChange {
+  std::int64_t at_cycle = 0;
+  RouteTable routes;
 };
 
 // How heads get output VCs and flits the switch. The default costs a network nothing beyond its own matching.
@@ -89,14 +102,16 @@ struct RouterModelPlugin;
 
 struct NetworkSpec {
   std::int32_t routers = 0;
-  std::int32_t ports = 0;  // of every router; unused ports stay unconnected
+  std::int32_t ports = 0;  // of every router, those of reduction units last; unused ports stay unconnected
   std::vector<LinkSpec> links;
   std::vector<TerminalSpec> terminals;
   std::vector<ClassSpec> classes;  // empty: one class on all VCs
   SessionSpec sessions;            // of the session classes
+  ReductionSpec reduction;         // of the reduction classes
   RetrySpec retry;
   RoutingSpec routing;
-  RouteTable routes;  // of kind `table`
+  RouteTable routes;                       // of kind `table`
+  std::vector<RouteChange> route_changes;  // of kind `table`, ascending
 
   std::int32_t num_vcs = 4;
   std::int32_t vc_buf_size = 8;
@@ -116,6 +131,7 @@ struct NetworkSpec {
   bool compat_booksim2 = false;
 
   [[nodiscard]] bool has_sessions() const;           // a class is a session class
+  [[nodiscard]] bool has_reductions() const;         // a class is a reduction class
   [[nodiscard]] std::int32_t multicast_vcs() const;  // VCs of a port that belong to multicast classes
   // Branches that a router may have at work beyond the first of each input VC.
   [[nodiscard]] std::int64_t extra_branches() const {

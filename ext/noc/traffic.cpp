@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <numeric>
 #include <string>
 #include <utility>
 
@@ -113,8 +115,14 @@ TrafficRun::TrafficRun(const NetworkSpec& network, TrafficSpec traffic)
   need(traffic_.permutation.empty() || traffic_.permutation.size() == network.terminals.size(),
        "a permutation needs one destination per terminal");
   need(traffic_.nodes.size() == traffic_.weights.size(), "one weight per hotspot node expected");
-  need(traffic_.dest_sets.empty() || traffic_.dest_sets.size() == network.terminals.size(),
+  need((traffic_.dest_sets.empty() || traffic_.dest_sets.size() == network.terminals.size()) &&
+           (traffic_.source_sets.empty() || traffic_.source_sets.size() == network.terminals.size()),
        "one set of nodes per terminal expected");
+  std::vector<std::int32_t> sending;
+  for (const auto& set : traffic_.source_sets) sending.insert(sending.end(), set.begin(), set.end());
+  std::sort(sending.begin(), sending.end());
+  need(std::adjacent_find(sending.begin(), sending.end()) == sending.end(),
+       "a node is a source of one reduction at most");
   const auto known = [&](std::int32_t node) { return node >= 0 && node < terminals; };
   need(std::all_of(traffic_.permutation.begin(), traffic_.permutation.end(), known) &&
            std::all_of(traffic_.nodes.begin(), traffic_.nodes.end(), known),
@@ -146,7 +154,36 @@ inline std::int32_t TrafficRun::destination(std::int32_t source, sim::RandomStre
   return traffic_.nodes[static_cast<std::size_t>(found - cumulative_.begin())];
 }
 
+// Every destination of a reduction has a process of its own; its sources create their packets in the same cycle.
+void TrafficRun::generate_reductions(std::int64_t end) {
+  PacketIn packet;
+  packet.size_flits = traffic_.packet_size_flits;
+  packet.message_class = traffic_.message_class;
+  for (std::size_t n = 0; n < traffic_.source_sets.size(); ++n) {
+    const std::vector<std::int32_t>& nodes = traffic_.source_sets[n];
+    if (nodes.empty()) continue;
+    packet.dest = static_cast<std::int32_t>(n);
+    for (std::int64_t& create = sources_[n].next_create; create < end; create += gap_.draw(sources_[n].random)) {
+      packet.create_cycle = create;
+      packet.group = network_.begin_reduction(packet.dest, nodes, packet.size_flits, packet.message_class);
+      for (const std::int32_t node : nodes) {
+        packet.source = node;
+        network_.offer(packet);
+      }
+      if (create < traffic_.warmup_cycles || create >= traffic_.warmup_cycles + traffic_.measure_cycles) continue;
+      const auto contributions = static_cast<std::int64_t>(nodes.size());
+      result_.created_packets += contributions;
+      result_.created_flits += contributions * packet.size_flits;
+    }
+  }
+  generated_to_ = end;
+}
+
 void TrafficRun::generate(std::int64_t end) {
+  if (!traffic_.source_sets.empty()) {
+    generate_reductions(end);
+    return;
+  }
   const std::int64_t window_begin = traffic_.warmup_cycles;
   const std::int64_t window_end = window_begin + traffic_.measure_cycles;
   PacketIn packet;
@@ -197,6 +234,7 @@ void TrafficRun::collect() {
     sums.packet_latency_cycles += packet_latency;
     sums.network_latency_cycles += network_latency;
     if (arrival.retry_cycles != 0) sums.retry_cycles += network_.terms(arrival).retry_cycles;
+    sums.reduction_wait_cycles += arrival.reduction_wait_cycles;
     flit_latency += arrival.flit_latency_sum_cycles;
     const std::int64_t into = arrival.create_cycle - window_begin;
     const auto batch = std::min(static_cast<std::size_t>(into / batch_cycles_), kBatches - 1);
@@ -218,6 +256,7 @@ void TrafficRun::collect() {
   result_.terms_sum.serialisation_cycles += terms.serialisation_cycles;
   result_.terms_sum.contention_cycles += terms.contention_cycles;
   result_.terms_sum.retry_cycles += terms.retry_cycles;
+  result_.terms_sum.reduction_wait_cycles += terms.reduction_wait_cycles;
   network_.arrivals().clear();
   network_.departures().clear();
 }
@@ -277,11 +316,12 @@ void TrafficRun::finish() {
     throw_deadlock(network_);
   }
   check_laws(network_);
-  result_.injected_flits = 0;
-  result_.ejected_flits = 0;
-  for (const std::int64_t flits : network_.window_injected()) result_.injected_flits += flits;
-  for (const std::int64_t flits : network_.window_ejected()) result_.ejected_flits += flits;
-  result_.ejected_flits_least = *std::min_element(network_.window_ejected().begin(), network_.window_ejected().end());
+  const auto nodes = static_cast<std::ptrdiff_t>(sources_.size());  // behind them are reduction units
+  const auto& injected = network_.window_injected();
+  const auto& ejected = network_.window_ejected();
+  result_.injected_flits = std::accumulate(injected.begin(), injected.begin() + nodes, std::int64_t{0});
+  result_.ejected_flits = std::accumulate(ejected.begin(), ejected.begin() + nodes, std::int64_t{0});
+  result_.ejected_flits_least = *std::min_element(ejected.begin(), ejected.begin() + nodes);
   result_.flit_hops = network_.flit_hops();
   result_.end_cycle = network_.last_cycle();
   result_.core_bytes = network_.core_bytes();
@@ -289,8 +329,20 @@ void TrafficRun::finish() {
 }
 
 PacketRun::PacketRun(const NetworkSpec& network, const std::vector<PacketIn>& packets,
-                     const std::vector<std::vector<std::int32_t>>& dest_sets)
+                     const std::vector<std::vector<std::int32_t>>& dest_sets,
+                     const std::vector<std::int64_t>& reductions)
     : network_(network), records_(packets.size()), several_(packets.size()) {
+  std::map<std::int64_t, std::vector<std::size_t>> parts;  // rows of each reduction
+  for (std::size_t i = 0; i < reductions.size(); ++i) {
+    if (reductions[i] >= 0) parts[reductions[i]].push_back(i);
+  }
+  std::map<std::int64_t, std::int32_t> group;
+  for (const auto& [number, rows] : parts) {
+    std::vector<std::int32_t> sources;
+    for (const std::size_t row : rows) sources.push_back(packets[row].source);
+    const PacketIn& first = packets[rows[0]];
+    group[number] = network_.begin_reduction(first.dest, sources, first.size_flits, first.message_class);
+  }
   for (std::size_t i = 0; i < packets.size(); ++i) {
     PacketIn packet = packets[i];
     packet.tag = i;
@@ -301,6 +353,7 @@ PacketRun::PacketRun(const NetworkSpec& network, const std::vector<PacketIn>& pa
       packet.group = session ? network_.session_group(packet.source, dest_sets[i])
                              : network_.multicast_group(packet.source, dest_sets[i]);
     }
+    if (i < reductions.size() && reductions[i] >= 0) packet.group = group[reductions[i]];
     network_.offer(packet);
   }
   if (network_.sessions() != nullptr) waits_.resize(packets.size());

@@ -35,6 +35,9 @@ struct TrafficSpec {
   // Per terminal, when not empty: the nodes that each of its packets goes to, of a multicast class; with none of them
   // it sends nothing. A packet then counts once per node, in latencies and packets.
   std::vector<std::vector<std::int32_t>> dest_sets;
+  // Per terminal, when not empty: the nodes that each send a packet of a reduction class for it at the same time; every
+  // node is a source of one terminal at most. Each contribution counts as a packet.
+  std::vector<std::vector<std::int32_t>> source_sets;
   std::vector<std::int32_t> nodes;
   std::vector<std::uint64_t> weights;
   double injection_rate = 0.1;  // flits per terminal and cycle, in (0, packet_size_flits]
@@ -125,6 +128,7 @@ class TrafficRun {
   };
 
   void generate(std::int64_t end);
+  void generate_reductions(std::int64_t end);
   [[nodiscard]] std::int32_t destination(std::int32_t source, sim::RandomStream& random) const;
   void collect();
   void finish();
@@ -162,9 +166,11 @@ class PacketRun {
  public:
   // `packets` in the order of their sources' FIFOs; tags are ignored. `dest_sets[i]`, when not empty, stands instead of
   // the destination of packet i; its record is that of the last node reached (of several, the lowest). That of a packet
-  // which the session arbiter refused has cycles -1.
+  // which the session arbiter refused has cycles -1. Packets of one number `reductions[i]` >= 0 are the contributions
+  // of one reduction, to the destination of the first.
   PacketRun(const NetworkSpec& network, const std::vector<PacketIn>& packets,
-            const std::vector<std::vector<std::int32_t>>& dest_sets = {});
+            const std::vector<std::vector<std::int32_t>>& dest_sets = {},
+            const std::vector<std::int64_t>& reductions = {});
 
   bool advance(std::int64_t max_work);
 

@@ -21,6 +21,7 @@ Fault fault_from_environment() {
   if (name == "skip_state") return Fault::skip_state;
   if (name == "lose_room") return Fault::lose_room;
   if (name == "share_link") return Fault::share_link;
+  if (name == "lose_part") return Fault::lose_part;
   if (name == "forget_arbiter") return Fault::forget_arbiter;
   if (name == "forget_timing") return Fault::forget_timing;
   if (name == "forget_progress") return Fault::forget_progress;

@@ -17,6 +17,7 @@ enum class Fault : std::uint8_t {
   skip_state,
   lose_room,
   share_link,
+  lose_part,
   forget_arbiter,
   forget_timing,
   forget_progress

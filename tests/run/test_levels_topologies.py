@@ -1,4 +1,4 @@
-"""Gateways between levels of tori, trees and rings."""
+"""Gateways between levels of tori, trees and rings, and levels whose links flip bits."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 from small_system import Bench
 from two_levels import package
 
+from cosim.config.errors import ConfigErrors
 from cosim.run.machine import RUNG_KNOBS, build_machine
 from cosim.system.loading import load_system
 
@@ -73,3 +74,35 @@ def test_gateways_between_any_topologies(
             assert figures[f"latency_{name}_fs"] == sum(figures[f"{term}_{name}_fs"] for term in TERMS)
             assert all(figures[f"{term}_{name}_fs"] >= 0 for term in TERMS)
             assert figures[f"gateway_{name}_bytes"] > 0
+
+
+def test_links_of_a_level_that_flip_bits_cost_a_term_of_their_own() -> None:
+    retry = {"bit_error_rate": 1e-4, "nack_delay": 3}
+    flat = package()
+    flat["levels"] = {"package": {**flat["levels"]["package"], "topology": {"kind": "mesh", "shape": [4]}}}
+    flat["endpoints"]["core"]["at"] = {"package": [2, 3]}
+    del flat["gateways"]
+    plain = transfers(Bench(build_machine(load_system(flat), "flit")), 5, 40)
+    assert not any(name.startswith("retry") for name in plain)
+    flat["levels"]["package"]["retry"] = retry
+    runs = [transfers(Bench(build_machine(load_system(flat), "flit", seed=seed)), 5, 40) for seed in (1, 1, 2)]
+    assert runs[0] == runs[1] != runs[2]
+    assert runs[0]["flit_hops"] == plain["flit_hops"]
+    for name in ("token", "weight"):
+        terms = ("source_queueing", "router", "link", "serialisation", "contention", "retry")
+        assert runs[0][f"latency_{name}_cycles"] == sum(runs[0][f"{term}_{name}_cycles"] for term in terms)
+    assert runs[0]["retry_token_cycles"] + runs[0]["retry_weight_cycles"] > 0
+    levels = system_of({**TORUS, "retry": retry}, {**RING, "retry": retry}, [0, 1, 5, 8], 4, 2)
+    several = transfers(Bench(build_machine(levels, "flit")), 3, 60)
+    for name in ("token", "weight"):
+        assert several[f"latency_{name}_fs"] == sum(several[f"{term}_{name}_fs"] for term in (*TERMS, "retry"))
+        assert several[f"retry_{name}_fs"] > 0
+
+
+def test_what_retry_does_not_go_with() -> None:
+    with pytest.raises(ConfigErrors, match="flit_bits"):
+        load_system(package(top={"retry": {"bit_error_rate": 1e-6, "flit_bits": 512}}))
+    classes = {**BELOW, "broadcast": {"vcs": [12]}}
+    data = package(top={"num_vcs": 13, "message_classes": classes, "retry": {"bit_error_rate": 1e-6}})
+    with pytest.raises(ConfigErrors, match="none beside a broadcast class"):
+        load_system(data)
