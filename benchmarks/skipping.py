@@ -1,12 +1,13 @@
 """How much of long streams exact skipping steps: cases of the package-4x4 system, work counted.
 
-    python benchmarks/skipping.py [--size-mib 88] [--check] [CASE ...]
+    python benchmarks/skipping.py [--size-mib 88] [--check | --off] [CASE ...]
 
 A case is a number of experts that stream their weights from the four memory nodes, at a rung, with refresh or without,
 with tokens of other experts in between or not. Printed per case: engine instants simulated and stepped (at `flit` an
 instant is a cycle in which something moves, so the ratio is that of port-cycles and bursts alike: a jump skips both),
-periods proved and skipped, weights per second of user time with skipping on and off. With --check both runs must agree
-in every counter and in the whole state at the end.
+the time simulated, periods proved and skipped, weights per second of user time.
+With --check the case runs with skipping off too, and both must agree in every counter and in the whole state at the
+end; with --off it runs with skipping off alone.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _COLUMNS: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Case:
-    """experts: streams; token_every_ns: a token to a random expert that often, 0: none; 3 VCs: one for weights."""
+    """experts: streams; token_every_ns: a token to a random expert that often, 0: none; 4 VCs: two for weights."""
 
     rung: str
     experts: int
@@ -49,6 +50,7 @@ class Case:
     token_every_ns: int = 0
     all_to_all: bool = False
     num_vcs: int = 4  # over three classes of messages
+    bulk_vc: str = "dynamic"
 
 
 CASES = {
@@ -58,16 +60,25 @@ CASES = {
     "rate-4": Case("flit+rate", 4),
     "rate-8": Case("flit+rate", 8),
     "rate-8-1vc": Case("flit+rate", 8, num_vcs=3),
+    "rate-1-static": Case("flit+rate", 1, bulk_vc="static"),
+    "rate-4-static": Case("flit+rate", 4, bulk_vc="static"),
+    "rate-8-static": Case("flit+rate", 8, bulk_vc="static"),
     "rate-1-tokens": Case("flit+rate", 1, token_every_ns=2000),
+    "rate-8-static-tokens": Case("flit+rate", 8, token_every_ns=2000, bulk_vc="static"),
     "flit-1": Case("flit", 1),
     "flit-2": Case("flit", 2),
     "flit-8": Case("flit", 8),
     "flit-8-1vc": Case("flit", 8, num_vcs=3),
+    "flit-1-static": Case("flit", 1, bulk_vc="static"),
+    "flit-8-static": Case("flit", 8, bulk_vc="static"),
     "flit-1-refresh": Case("flit", 1, "per_bank"),
     "flit-1-refresh-ab": Case("flit", 1, "all_bank"),
     "flit-8-refresh": Case("flit", 8, "per_bank"),
-    "flit-8-1vc-refresh-ab": Case("flit", 8, "all_bank", num_vcs=3),
+    "flit-8-static-refresh": Case("flit", 8, "per_bank", bulk_vc="static"),
+    "flit-8-static-refresh-ab": Case("flit", 8, "all_bank", bulk_vc="static"),
     "flit-1-tokens": Case("flit", 1, token_every_ns=2000),
+    "flit-8-tokens": Case("flit", 8, token_every_ns=2000),
+    "flit-8-static-tokens": Case("flit", 8, token_every_ns=2000, bulk_vc="static"),
     "all-to-all": Case("flit", 0, all_to_all=True),
 }
 
@@ -91,7 +102,7 @@ def tasks(case: Case, machine: Machine, size: int) -> tuple[dict[str, npt.NDArra
             source=memories[number % 4],
             destination=computes[reader],
             bytes=size,
-            address=number // 4 << 27,
+            address=number // 4 << (size - 1).bit_length(),
         )
         add(TaskKind.compute, source=computes[reader], destination=computes[reader], cycles=30_000, stream=fetch)
     draw = np.random.default_rng(1)
@@ -119,8 +130,9 @@ def tasks(case: Case, machine: Machine, size: int) -> tuple[dict[str, npt.NDArra
 
 def run(case: Case, size: int, skipping: bool) -> tuple[Machine, float]:
     """The case to its end; also its user time."""
-    changes = [f"endpoints.memory.memory.refresh={case.refresh}", f"levels.package.num_vcs={case.num_vcs}"]
-    system = load_system("package-4x4", changes)
+    level = {"num_vcs": case.num_vcs, "bulk_vc": case.bulk_vc}
+    changes = [f"levels.package.{key}={value}" for key, value in level.items()]
+    system = load_system("package-4x4", [f"endpoints.memory.memory.refresh={case.refresh}", *changes])
     machine = build_machine(system, case.rung, skipping=skipping)
     columns, before, after = tasks(case, machine, size)
     machine.engine.submit(columns, np.array(before, dtype=np.int64), np.array(after, dtype=np.int64), 0)
@@ -134,24 +146,29 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("cases", nargs="*", metavar="CASE", help=", ".join(CASES))
     parser.add_argument("--size-mib", type=int, default=88)
-    parser.add_argument("--check", action="store_true", help="run with skipping off as well and compare")
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--check", action="store_true", help="run with skipping off as well and compare")
+    how.add_argument("--off", action="store_true", help="run with skipping off alone")
     chosen = parser.parse_args()
     unknown = sorted(set(chosen.cases) - set(CASES))
     if unknown:
         parser.error(f"unknown case {unknown[0]}, expected one of {', '.join(CASES)}")
     size = chosen.size_mib << 20
-    print(f"{'case':20s} {'simulated':>11s} {'stepped':>11s} {'ratio':>7s} {'proved':>6s} {'periods':>8s} {'MB/s':>9s}")
+    print(
+        f"{'case':24s} {'simulated':>11s} {'stepped':>11s} {'ratio':>7s} {'us':>9s} {'proved':>6s} {'periods':>8s} "
+        f"{'MB/s':>9s}"
+    )
     status = 0
     for name in chosen.cases or CASES:
         case = CASES[name]
-        machine, seconds = run(case, size, True)
+        machine, seconds = run(case, size, not chosen.off)
         report = machine.engine.skip_report()
         simulated = int(machine.engine.instants)
         stepped = simulated - int(report["instants"])
         moved = size * case.experts / 1e6
         line = (
-            f"{name:20s} {simulated:11,} {stepped:11,} {simulated / stepped:7.1f} {report['found']:6,} "
-            f"{report['periods']:8,} {moved / max(seconds, 0.01):9,.0f}"
+            f"{name:24s} {simulated:11,} {stepped:11,} {simulated / stepped:7.1f} {machine.now_fs / 1e9:9,.1f} "
+            f"{report['found']:6,} {report['periods']:8,} {moved / max(seconds, 0.01):9,.0f}"
         )
         if chosen.check:
             other, plain = run(case, size, False)

@@ -33,6 +33,7 @@ from cosim.config.validate import validate
 
 __all__ = [
     "BROADCAST_CLASSES",
+    "BULK_CLASSES",
     "MESSAGE_CLASSES",
     "MOST_INPUT_VCS",
     "ROUTINGS",
@@ -57,6 +58,9 @@ Index = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
 
 MESSAGE_CLASSES = ("token", "weight", "prefetch")
+
+BULK_CLASSES = ("weight", "prefetch")
+"""Those of :data:`MESSAGE_CLASSES` that carry long streams; ``bulk_vc`` is about their VCs."""
 
 BROADCAST_CLASSES = ("multicast", "session")
 """Message classes that a level with ``broadcast`` has beside :data:`MESSAGE_CLASSES`, in this order."""
@@ -472,6 +476,7 @@ class LevelSpec(NetworkSpec):
     clock: Frequency
     max_packet_flits: Positive = 16
     header_bytes: BareOrBytes = 8
+    bulk_vc: Literal["static", "dynamic"] = "dynamic"
     message_classes: MessageClasses
     retry: LevelRetrySpec | None = None
 
@@ -501,6 +506,8 @@ class LevelSpec(NetworkSpec):
         yield from self._class_problems()
         if self.retry is not None:
             yield from self._retry_problems()
+        if self.bulk_vc == "static" and self.routing_name == "min_adaptive":
+            yield Problem(("bulk_vc",), "'dynamic': min_adaptive chooses VCs by load", repr(self.bulk_vc))
         if self.header_bytes >= self.max_packet_flits * self.flit_width:
             yield Problem(
                 ("header_bytes",),

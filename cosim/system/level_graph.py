@@ -16,8 +16,8 @@ from cosim.noc.graph import build_topology, routing_seed, set_pipeline, set_rout
 
 __all__ = ["ClassRow", "LevelGraph", "flit_network", "level_links"]
 
-ClassRow = tuple[int, int, bool, bool]
-"""VC mask, priority, and whether the class is one of multicasts, of sessions."""
+ClassRow = tuple[int, int, bool, bool, bool]
+"""VC mask, priority, and whether the class is one of multicasts, of sessions, of static VCs."""
 ClassRows = Sequence[ClassRow]
 
 _TABLES = ("dor", "direct", "up_down", "layered_shortest_path", "table")
@@ -166,7 +166,7 @@ def _base(level: LevelSpec, classes: ClassRows) -> _core.NetworkSpec:
     core = _core.NetworkSpec()
     set_pipeline(core, level)
     for row in classes:
-        core.add_class(*row)
+        core.add_class(*row[:4], static_vcs=row[4])
     broadcast = level.message_classes.broadcast
     if classes and broadcast is not None and broadcast.session is not None:
         set_sessions(core, broadcast.session)

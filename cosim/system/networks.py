@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cosim.config.schema_hardware import GatewaySpec, HardwareSpec
-from cosim.config.schema_network import LevelSpec
+from cosim.config.schema_network import BULK_CLASSES, LevelSpec
 from cosim.system.level_graph import ClassRow, LevelGraph
 
 __all__ = [
@@ -122,12 +122,13 @@ def class_rows(level: LevelSpec, legs: int) -> list[ClassRow]:
 
     def add(vcs: Sequence[int], priority: int, kind: str) -> None:
         half = -(-len(vcs) // legs)
+        static = kind in BULK_CLASSES and level.bulk_vc == "static"
         for leg in range(legs):
             mask = sum(1 << vc for vc in vcs[leg * half : (leg + 1) * half])
-            rows.append((mask, priority, kind == "multicast", kind == "session"))
+            rows.append((mask, priority, kind == "multicast", kind == "session", static))
 
-    for spec in level.message_classes.by_name().values():
-        add(spec.vcs, spec.priority, "packets")
+    for name, spec in level.message_classes.by_name().items():
+        add(spec.vcs, spec.priority, name)
     broadcast = level.message_classes.broadcast
     if broadcast is not None:
         for way, vcs in broadcast.vcs_by_way.items():

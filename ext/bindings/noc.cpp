@@ -178,12 +178,14 @@ void register_spec(py::module_& m) {
       .def(
           "add_class",
           [](noc::NetworkSpec& spec, std::uint32_t vc_mask, std::int32_t priority, bool multicast, bool session,
-             bool reduction) { spec.classes.push_back({vc_mask, priority, multicast, session, reduction}); },
+             bool reduction, bool static_vcs) {
+            spec.classes.push_back({vc_mask, priority, multicast, session, reduction, static_vcs});
+          },
           py::arg("vc_mask"), py::arg("priority"), py::arg("multicast") = false, py::arg("session") = false,
-          py::arg("reduction") = false,
+          py::arg("reduction") = false, py::arg("static_vcs") = false,
           "Adds a message class; a larger priority injects first, packets of a multicast one may have several nodes, "
           "those of a session one have a set of them and use no VC, those of a reduction one may be summed on their "
-          "way.")
+          "way, those of one with static VCs keep one for each source.")
       .def(
           "set_reduction",
           [](noc::NetworkSpec& spec, std::int32_t ports, std::int32_t combine_delay) {

@@ -2,6 +2,7 @@
 #include "noc/flit_network.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <functional>
 
 #include "noc/bits.hpp"
@@ -112,6 +113,16 @@ bool FlitNetwork::send_by_priority(std::uint32_t terminal, std::uint32_t now) {
   return false;
 }
 
+// Static virtual-channel allocation: what one terminal sends keeps to one VC, terminals take those of the class in
+// turn. A source sends one packet of a class after the other, so its flows are in one line anyhow; those of two sources
+// that meet are kept apart as far as the VCs go.
+std::uint32_t FlitNetwork::static_vc(std::uint32_t vcs, const Packet& packet) const {
+  if (vcs == 0) return 0;
+  std::uint32_t before = as_u32(packet.source) % as_u32(std::popcount(vcs));
+  for (; before != 0; --before) vcs &= vcs - 1;
+  return vcs & (0 - vcs);
+}
+
 // Nothing can leave: sleep until a packet is created or a slot that a class waits for is freed.
 void FlitNetwork::arm(std::uint32_t terminal, std::uint32_t now) {
   sources_active()[terminal >> 6U] &= ~bit64(terminal & 63U);
@@ -127,7 +138,7 @@ void FlitNetwork::arm(std::uint32_t terminal, std::uint32_t now) {
     }
     const std::uint32_t left = queue.left != 0 ? queue.left : as_u32(packets_[queue.first].size);
     if (left <= packets_[queue.first].held) continue;  // supply() wakes the terminal
-    const std::uint32_t mask = queue.left != 0 ? 1U << queue.vc : class_masks_[c];
+    const std::uint32_t mask = queue.left != 0 ? 1U << queue.vc : vcs_of(packets_[queue.first], ~0U);
     for (std::uint32_t rest = mask; rest != 0; rest &= rest - 1) {
       const std::uint32_t write = source_write_[terminal * num_vcs_ + lowest(rest)];
       watch_slot(credit_slot(write, terminals_[terminal].gap), now, kTerminal, terminal);

@@ -369,6 +369,13 @@ class FlitNetwork {
     return (id & ~63U) + vc.output * num_vcs_ + static_cast<std::uint32_t>(std::countr_zero(vc.vcs));
   }
 
+  // Of the VCs that a route offers, those that a packet may use: its class's, of a class with static VCs one of them.
+  [[nodiscard]] std::uint32_t vcs_of(const Packet& packet, std::uint32_t offered) const {
+    const std::uint32_t vcs = offered & class_masks_[packet.message_class];
+    return (static_classes_ >> packet.message_class & 1U) == 0 ? vcs : static_vc(vcs, packet);
+  }
+  [[nodiscard]] std::uint32_t static_vc(std::uint32_t vcs, const Packet& packet) const;
+
   [[nodiscard]] std::uint32_t advance(std::uint32_t slot) const;
   // The slot whose release allows writing to `write`: `write` itself when the ring is as deep as the buffer.
   [[nodiscard]] std::uint32_t credit_slot(std::uint32_t write, std::uint32_t gap) const {
@@ -608,6 +615,7 @@ class FlitNetwork {
   std::vector<std::uint32_t> source_write_;   // [terminal * num_vcs + vc]
   std::vector<FutureSource> future_sources_;  // binary heap, earliest first
   std::vector<std::uint32_t> class_masks_;
+  std::uint64_t static_classes_ = 0;         // a bit per class whose flows keep one VC
   std::vector<std::uint32_t> class_order_;   // by priority, largest first
   std::vector<std::uint32_t> class_groups_;  // first position of each group of equal priority, and the end
   std::uint32_t num_classes_ = 1;

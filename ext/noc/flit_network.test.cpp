@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <array>
+#include <string>
 #include <vector>
 
 #include "noc/topology.hpp"
@@ -78,6 +79,39 @@ TEST_CASE("every compiled shape of the cycle gives the same arrivals and counter
     for (const noc::NetworkSpec& spec : {plain, any, large, large_any}) {
       CHECK(run(spec, false) == expected);
       CHECK(run(spec, true) == expected);
+    }
+  }
+}
+
+TEST_CASE("static VCs are for packets of one destination over routes that do not look at the load") {
+  const auto said = [](const noc::NetworkSpec& spec) {
+    std::string all;
+    for (const std::string& problem : spec.problems()) all += problem + "\n";
+    return all;
+  };
+  noc::NetworkSpec spec = mesh(8);
+  spec.classes = {{1U, 0, false, false, false, false}, {14U, 0, false, false, false, true}};
+  CHECK(said(spec).empty());
+  noc::NetworkSpec forks = spec;
+  forks.classes[1].multicast = true;
+  CHECK(said(forks).find("message class 1 is one of multicasts, sessions or reductions") != std::string::npos);
+  spec.routing.kind = noc::RoutingKind::min_adaptive;
+  CHECK(said(spec).find("a routing that offers VCs whatever the load") != std::string::npos);
+}
+
+TEST_CASE("a packet of a class with static VCs leaves each router by the VC with its source's number") {
+  noc::NetworkSpec spec = mesh(8);
+  spec.classes = {{1U, 0, false, false, false, false}, {14U, 0, false, false, false, true}};  // VCs 1, 2, 3
+  for (std::int32_t source = 0; source < 16; ++source) {
+    noc::FlitNetwork network(spec);
+    for (std::int32_t dest = 0; dest < 16; ++dest) network.offer({0, source, dest, 3, 1, 0});
+    for (std::int64_t next = network.next_event(); next != noc::kNoEvent; next = network.next_event()) {
+      network.step(next);
+    }
+    CHECK(network.idle());
+    const std::vector<noc::OutputCounters> counters = network.connected_counters();
+    for (std::size_t i = 0; i < counters.size(); ++i) {
+      if (counters[i].flits != 0) CHECK(i % 4 == 1 + static_cast<std::size_t>(source % 3));
     }
   }
 }

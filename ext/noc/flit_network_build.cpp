@@ -122,6 +122,7 @@ void FlitNetwork::build(const NetworkSpec& spec) {
   } else {
     for (const ClassSpec& c : spec.classes) {
       class_order_.push_back(static_cast<std::uint32_t>(class_masks_.size()));
+      if (c.static_vcs) static_classes_ |= std::uint64_t{1} << class_masks_.size();
       class_masks_.push_back(c.vc_mask);
     }
     const auto priority = [&](std::uint32_t c) { return spec.classes[c].priority; };

@@ -8,6 +8,7 @@
 #include "noc/bits.hpp"
 #include "noc/flit_network.hpp"
 #include "sim/canonical.hpp"
+#include "sim/random.hpp"
 
 namespace cosim::noc {
 
@@ -56,8 +57,13 @@ struct FlitNetwork::Walk {
     tags.show(c, p.tag);
   }
 
+  // An empty ring whose slots have all been free since before the last step is one item.
   void ring(std::uint32_t front) {
     const std::uint32_t first = front & ~n.ring_mask_;
+    std::uint32_t any = 0;
+    for (std::uint32_t i = 0; i <= n.ring_mask_; ++i) any |= n.rings_[first + i];
+    c.same(any == 0);
+    if (any == 0) return;
     for (std::uint32_t i = 0; i <= n.ring_mask_; ++i) {
       const std::uint32_t word = n.rings_[first | ((front + i) & n.ring_mask_)];
       if ((word & kFlit) == 0) {
@@ -79,16 +85,18 @@ struct FlitNetwork::Walk {
     c.same((slot ^ front) <= n.ring_mask_);
   }
 
-  // What never changes and yet is saved.
+  // What never changes and yet is saved, folded: one look at all of it tells that none of it was tampered with.
   void constants(const Port& port, const InputVc& in, const OutputVc& out) {
-    c.same(port.step);
-    c.same(std::uint64_t{port.link_time} << 32U | port.credit);
-    c.same(std::uint64_t{port.up} << 32U | port.terminal);
-    c.same(std::uint32_t{port.source} << 16U | std::uint32_t{in.port} << 8U | in.vc);
-    c.same(in.front & ~n.ring_mask_);
+    std::uint64_t folded = 0;
+    for (const std::uint64_t constant :
+         {port.step, std::uint64_t{port.link_time} << 32U | port.credit, std::uint64_t{port.up} << 32U | port.terminal,
+          std::uint64_t{port.source} << 16U | std::uint64_t{in.port} << 8U | in.vc,
+          std::uint64_t{in.front & ~n.ring_mask_}, std::uint64_t{out.down} << 32U | out.bit,
+          std::uint64_t{out.port} << 8U | out.vc}) {
+      folded = sim::mix64(folded ^ constant);
+    }
+    c.same(folded);
     c.same(in.lanes);
-    c.same(std::uint64_t{out.down} << 32U | out.bit);
-    c.same(std::uint32_t{out.port} << 8U | out.vc);
   }
 
   void routers() {

@@ -94,7 +94,7 @@ struct FlitNetwork::Cycle {
     vc.send_to(output);
     record.ports[output].to |= bit64(bit);
     if constexpr (!kPlain) {
-      vc.vcs = vcs & l.n.class_masks_[packet.message_class];
+      vc.vcs = l.n.vcs_of(packet, vcs);
       const std::uint32_t join = l.now + kWait - 1 + l.n.va_delay_;
       if (l.n.va_delay_ > 1) {
         l.n.wake_at(join, kJoinVa, (r << 6U) + bit);
@@ -155,7 +155,7 @@ struct FlitNetwork::Cycle {
                                      SourceQueue& queue, Packet& packet) {
     FlitNetwork& n = l.n;
     const std::uint32_t* writes = &n.source_write_[std::size_t{terminal} * l.num_vcs()];
-    std::uint32_t rest = n.class_masks_[message_class];
+    std::uint32_t rest = kPlain ? n.class_masks_[message_class] : n.vcs_of(packet, ~0U);
     if (!kPlain && n.wait_for_tail_) {
       rest &= ~n.source_owned_[terminal];
       if (rest == 0) return false;

@@ -140,7 +140,7 @@ bool FlitNetwork::ask(std::uint32_t id, std::uint32_t now) {
       fail(id, wrong);
       return false;
     }
-    candidates[i].vc_mask &= class_masks_[packet.message_class];
+    candidates[i].vc_mask = vcs_of(packet, candidates[i].vc_mask);
   }
   candidate_count_[dense(id)] = as_u8(as_u32(count));
   return true;

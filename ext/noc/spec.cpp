@@ -79,6 +79,10 @@ void check_classes(const NetworkSpec& s, Problems& out) {
   for (std::size_t c = 0; c < s.classes.size(); ++c) {
     const std::uint32_t mask = s.classes[c].vc_mask;
     const std::string name = "message class " + std::to_string(c);
+    need(out, !s.classes[c].static_vcs || !(s.classes[c].multicast || s.classes[c].session || s.classes[c].reduction),
+         name +
+             " is one of multicasts, sessions or reductions; static VCs are for packets that go as they are to one "
+             "destination");
     if (s.classes[c].session) {
       need(out, mask == 0, name + " is a session class: it uses no VC");
       need(out, !s.classes[c].multicast, name + " is a session class and a multicast class; one of both expected");
@@ -89,6 +93,10 @@ void check_classes(const NetworkSpec& s, Problems& out) {
     need(out, (mask & taken) == 0, name + " shares a VC with another class; classes use disjoint VCs");
     taken |= mask;
   }
+  if (std::none_of(s.classes.begin(), s.classes.end(), [](const ClassSpec& c) { return c.static_vcs; })) return;
+  need(out, s.routing.kind != RoutingKind::min_adaptive && s.routing.kind != RoutingKind::plugin,
+       "a message class with static VCs needs a routing that offers VCs whatever the load");
+  need(out, s.router_model == nullptr, "a router model chooses the VCs itself: no message class has static ones");
 }
 
 void check_multicast(const NetworkSpec& s, Problems& out) {

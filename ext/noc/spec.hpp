@@ -41,6 +41,9 @@ struct ClassSpec {
   bool multicast = false;
   bool session = false;
   bool reduction = false;
+  // Static virtual-channel allocation: all packets of one source use one VC of the class on every link, that with the
+  // source's number, modulo how many there are, of those that their route may use there.
+  bool static_vcs = false;
 };
 
 // What sessions of links cost and how long they may last; cycles.

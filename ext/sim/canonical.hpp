@@ -10,9 +10,9 @@
 // Numbers of slots are replaced by names in the order of first sight, so that two states which differ only in where
 // things are kept have one form. What is free is not shown.
 //
-// One walk serves four passes: take a form, compare with one, find how many periods fit below all limits, and jump over
-// that many. Two equal forms at t and t + P prove that the system repeats what it did between them, as long as nothing
-// comes from outside and no limit is met.
+// One walk serves three passes: take a form, compare with one (with that of a known period also find how many periods
+// fit below all limits), and jump over that many. Two equal forms at t and t + P prove that the system repeats what it
+// did between them, as long as nothing comes from outside and no limit is met.
 #pragma once
 
 #include <algorithm>
@@ -51,13 +51,13 @@ struct Region {
 struct Present {
   std::int64_t now = 0;
   std::int64_t elapsed = 0;  // of compare: since the form was taken
-  std::int64_t period = 0;   // of limit
+  std::int64_t period = 0;   // of compare with the form of a known period
   std::int64_t shift = 0;    // of jump: what is skipped
 };
 
 class Canonical {
  public:
-  enum class Pass : std::uint8_t { take, compare, limit, jump };
+  enum class Pass : std::uint8_t { take, compare, jump };
 
   // -- passes, by whoever walks
   void take(Fs now, Form& into) {
@@ -72,10 +72,6 @@ class Canonical {
     begin(Pass::compare, now);
     with_ = &with;
     period_ = known;
-  }
-  void limit(Fs now, const Period& period) {
-    begin(Pass::limit, now);
-    period_ = &period;
     most_ = std::numeric_limits<std::int64_t>::max();
   }
   void jump(Fs now, const Period& period, std::int64_t times) {
@@ -86,7 +82,7 @@ class Canonical {
   }
   // Of compare: the forms are equal, ends included.
   [[nodiscard]] bool equal() const { return !differs_ && at_ == with_->same.size() && grow_at_ == with_->grows.size(); }
-  // Of limit: periods that fit.
+  // Of compare with the form of a known period, once it is equal: periods that fit.
   [[nodiscard]] std::int64_t most() const { return most_; }
   // Items that were shown: what the walk cost.
   [[nodiscard]] std::int64_t shown() const {
@@ -121,11 +117,8 @@ class Canonical {
       case Pass::take:
         into_->grows.push_back(value);
         break;
-      case Pass::compare:
-        ++grow_at_;
-        break;
-      case Pass::limit: {
-        const std::int64_t step = period_->growth[grow_at_++];
+      case Pass::compare: {
+        const std::int64_t step = growth_at(grow_at_++);
         if (step > 0 && limit != std::numeric_limits<std::int64_t>::max()) {
           most_ = std::min(most_, value >= limit ? 0 : (limit - 1 - value) / step);
         }
@@ -180,9 +173,9 @@ class Canonical {
   void due(T& at, T never, const Present& present) {
     same(at == never);
     if (at == never) return;
-    if (pass_ == Pass::limit && period_->growth[grow_at_] == 0) {
+    if (pass_ == Pass::compare && period_ != nullptr && growth_at(grow_at_) == 0) {
       const std::int64_t ahead = static_cast<std::int64_t>(at) - present.now;
-      most_ = std::min(most_, ahead <= 0 ? 0 : (ahead - 1) / present.period);
+      most_ = std::min(most_, ahead <= 0 || present.period <= 0 ? 0 : (ahead - 1) / present.period);
     }
     held(at, present);
   }
@@ -205,8 +198,10 @@ class Canonical {
   [[nodiscard]] Present present(const Clock& clock) const {
     Present p;
     p.now = clock.edge_at_or_before(now_);
-    if (pass_ == Pass::compare) p.elapsed = p.now - clock.edge_at_or_before(with_->now);
-    if (pass_ == Pass::limit) p.period = clock.edge_at_or_before(now_ + period_->length) - p.now;
+    if (pass_ == Pass::compare) {
+      p.elapsed = p.now - clock.edge_at_or_before(with_->now);
+      if (period_ != nullptr) p.period = clock.edge_at_or_before(now_ + period_->length) - p.now;
+    }
     if (pass_ == Pass::jump) p.shift = clock.edge_at_or_before(now_ + shift_) - p.now;
     return p;
   }
@@ -214,7 +209,8 @@ class Canonical {
   [[nodiscard]] Fs shift_fs() const { return shift_; }
   // The most periods that keep the time before `end`.
   void ends_before(Fs end) {
-    if (pass_ == Pass::limit) most_ = std::min(most_, end <= now_ ? 0 : (end - 1 - now_) / period_->length);
+    if (pass_ == Pass::compare && period_ != nullptr)
+      most_ = std::min(most_, end <= now_ ? 0 : (end - 1 - now_) / period_->length);
   }
 
   // The name of a slot of a space of `size` slots of a node, shown; true at first sight. A slot that does not exist
@@ -301,7 +297,11 @@ class Canonical {
     std::vector<std::int32_t> order;
   };
 
-  [[nodiscard]] Fs length() const { return pass_ == Pass::limit ? period_->length : 0; }
+  [[nodiscard]] Fs length() const { return pass_ == Pass::compare && period_ != nullptr ? period_->length : 0; }
+  // By how much an item grows in the known period; 0 where none is known, or the item is of another form.
+  [[nodiscard]] std::int64_t growth_at(std::size_t item) const {
+    return period_ != nullptr && item < period_->growth.size() ? period_->growth[item] : 0;
+  }
   void begin(Pass pass, Fs now) {
     pass_ = pass;
     with_ = nullptr;

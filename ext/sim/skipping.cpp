@@ -89,17 +89,16 @@ void Skipping::keep(Period period) {
 // How many of a known period may be skipped from here; -1 when the system is not at its beginning.
 std::int64_t Skipping::fits(Walked& system, Fs now, Fs bound, const Known& known) {
   canonical_.compare(now, known.form, &known.period);
-  walk(system);
-  if (!canonical_.equal()) return -1;
-  canonical_.limit(now, known.period);
   if (bound != kNever) canonical_.ends_before(bound);
   walk(system);
+  if (!canonical_.equal()) return -1;
   const std::int64_t times = canonical_.most();
   return times == std::numeric_limits<std::int64_t>::max() ? 0 : std::max<std::int64_t>(times, 0);
 }
 
 Fs Skipping::look(Walked& system, Fs now, Fs bound, std::int64_t instants) {
-  if (items_ > kItemsAtFirst + kItemsPerInstant * instants) {
+  const std::int64_t stepped = instants - report_.instants;
+  if (items_ > kItemsAtFirst + kItemsPerInstant * stepped + kItemsPerSkipped * report_.instants) {
     if (!withheld_) ++report_.reasons["looking for a period had cost its share"];
     withheld_ = true;
     return 0;
@@ -118,7 +117,8 @@ Fs Skipping::look(Walked& system, Fs now, Fs bound, std::int64_t instants) {
     if (known.fits <= 0) continue;
     if (chosen == nullptr || known.fits * known.period.length > chosen->fits * chosen->period.length) chosen = &known;
   }
-  if ((anchored_ == 0 || ++since_anchor_ >= stride_) && !drop_anchor(system, now)) {
+  // a jump needs no anchor: what begins here is known
+  if (chosen == nullptr && (anchored_ == 0 || ++since_anchor_ >= stride_) && !drop_anchor(system, now)) {
     weigh_anchors();
     give_up(canonical_.refused());
     return 0;

@@ -8,7 +8,8 @@
 // and serves again whenever the system comes back to it.
 //
 // A walk costs what it shows, and a run in which nothing repeats itself must not pay for it: looks are taken as long as
-// all walks have shown no more than a few items for every instant that has passed, those that were skipped included.
+// all walks have shown no more than a few items for every instant that was stepped. An instant that was skipped has
+// paid for many more: it would have cost as much as hundreds of items.
 #pragma once
 
 #include <cstdint>
@@ -29,6 +30,7 @@ class Skipping {
   // few percent of a run.
   static constexpr std::int64_t kItemsAtFirst = 1 << 18;
   static constexpr std::int64_t kItemsPerInstant = 16;
+  static constexpr std::int64_t kItemsPerSkipped = 96;
   static constexpr std::size_t kAnchors = 8;
 
   // Something came from outside: what repeated itself need not do so any more.

@@ -85,6 +85,18 @@ def _stacked(rung: str) -> Bench:
     return bench
 
 
+def _crossing(rung: str) -> Bench:
+    """Tokens of all endpoints of a 3 x 3 mesh for all others: several inputs of every router want the same output."""
+    level = {"topology": {"kind": "mesh", "shape": [3, 3]}, "num_vcs": 6}
+    bench = Bench.of(rung, routers=9, memories=(4,), level=level)
+    chiplets = [router for router in range(9) if router != 4]
+    for turn in range(1, 8):
+        for number, source in enumerate(chiplets):
+            bench.transfer(source, chiplets[(number + turn * 3) % 8], 4096)
+    bench.submit()
+    return bench
+
+
 _LINES = [seed for seed in range(40, 60) if skipping_cases.kind_of(seed) == "line"][:8]
 _PER_BANK = {"address_map": "RoBaSiCoBgPcCh", "refresh": "per_bank", "timing": {"nREFIpb": 300}}
 _ALL_BANK = {"refresh": "all_bank", "timing": {"nREFI": 900}, "page_policy": "closed"}
@@ -101,6 +113,7 @@ CASES: dict[str, Callable[[], Bench]] = {
     "flit, SRAM": lambda: _mixed("flit", memory={"preset": "SRAM_64MiB"}),
     "flit, stacked": lambda: _stacked("flit"),
     "flit+rate, stacked": lambda: _stacked("flit+rate"),
+    "flit+rate, crossing": lambda: _crossing("flit+rate"),
     "flit+rate, separable": lambda: _mixed(
         "flit+rate",
         level={
@@ -172,6 +185,28 @@ def flips(
             Flip(int(start[item]) + at, int(draw.integers(8)), int(node[item]), int(numbers[item]), element, byte)
         )
     return found
+
+
+def flips_of_names(begun: Bench, stopped: Stopped, count: int, draw: np.random.Generator, network: int) -> list[Flip]:
+    """Low bits of what said none (255) in a network's routers at rest and names something now: ports, owners, winners.
+
+    A router's record is the widest element of its network.
+    """
+
+    def records(saved: bytes, layout: dict[str, npt.NDArray[np.int64]]) -> tuple[int, int, npt.NDArray[np.uint8], int]:
+        item = int(np.argmax(np.where(layout["node"] == network, layout["width"], 0)))
+        first = int(layout["size"][:item].sum())
+        shown = np.frombuffer(saved, dtype=np.uint8)[first : first + int(layout["size"][item])]
+        return item - int(np.argmax(layout["node"] == network)), first, shown, int(layout["width"][item])
+
+    *_, rest, _ = records(begun.machine.engine.save(), begun.machine.engine.layout())
+    item, first, now, width = records(stopped.saved, stopped.layout)
+    found = [
+        Flip(first + at, bit, network, item, *divmod(at, width))
+        for at in np.flatnonzero((rest == 255) & (now != 255)).tolist()
+        for bit in (0, 1)
+    ]
+    return [found[at] for at in draw.permutation(len(found))[:count].tolist()]
 
 
 @dataclass
@@ -310,15 +345,25 @@ def outcomes(stopped: Stopped, chosen: list[Flip]) -> Iterator[tuple[Flip, str]]
 
 
 def run(
-    name: str, stop: int, count: int, seed: int, without: str = "nothing", only: int | None = None
+    name: str,
+    stop: int,
+    count: int,
+    seed: int,
+    without: str = "nothing",
+    only: int | None = None,
+    names: int | None = None,
 ) -> tuple[Counter[str], list[tuple[Flip, str]]]:
     """Flips of one stopped system: how many of each outcome, and those whose future is another.
 
-    ``without`` leaves a part out of the form, and ends the run at the first such flip.
+    ``without`` leaves a part out of the form, and ends the run at the first such flip. ``only`` is the node that flips
+    are of, ``names`` the one whose names of owners, ports and winners are flipped.
     """
     stopped = Stopped.at(CASES[name](), stop, without)
     draw = np.random.default_rng([seed, stop, len(name)])
-    chosen = flips(stopped.layout, count, draw, only)
+    if names is None:
+        chosen = flips(stopped.layout, count, draw, only)
+    else:
+        chosen = flips_of_names(CASES[name](), stopped, count, draw, names)
     counts: Counter[str] = Counter()
     bad = []
     for flip, outcome in outcomes(stopped, chosen):

@@ -199,8 +199,11 @@ def prepared(seed: int, rung: str | None = None) -> Bench:
     draw = np.random.default_rng([seed, 0])
     chosen = rung or _RUNGS[seed % len(_RUNGS)]
     kind = kind_of(seed)
+    bulk_vc = str(np.random.default_rng([seed, 5]).choice(["dynamic", "static"]))
     if kind == "levels":
-        bench = two_levels.package_bench(chosen, **two_level_system(draw))
+        levels = two_level_system(draw)
+        levels["top"]["bulk_vc"] = bulk_vc
+        bench = two_levels.package_bench(chosen, **levels)
         fill(bench, seed, len(bench.machine.system.endpoints), (two_levels.MEMORY,))
         return bench
     changes = system(draw)
@@ -208,6 +211,7 @@ def prepared(seed: int, rung: str | None = None) -> Bench:
         changes["level"] |= {"num_vcs": 4, "vc_buf_size": 8, "max_packet_flits": 4}
         classes = {"token": {"vcs": [0]}, "weight": {"vcs": [1]}, "prefetch": {"vcs": [2]}}
         changes["level"]["message_classes"] = {**classes, "broadcast": BROADCASTS[kind]}
+    changes["level"]["bulk_vc"] = bulk_vc
     is_calm = RUNG_KNOBS[chosen][1] == "command" and np.random.default_rng([seed, 4]).random() < 0.75
     if is_calm:
         changes = calm(changes)

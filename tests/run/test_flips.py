@@ -29,11 +29,16 @@ MUTANTS = {
     "wake": "flit+rate, slow router",
     "allocator": "flit+rate, separable",
     "turn": "flit+rate",
+    "arbiter": "flit+rate, crossing",
 }
 """Part of the form → a system in which flips of that part alone show it."""
 
-FOCUS = {"wake": (450, 6000, 3, 6)}
-"""Another stop, and flips of the network alone."""
+NETWORK = {"wake": 6, "arbiter": 10}
+FOCUS = {
+    "wake": {"stop": 450, "count": 6000, "seed": 3, "only": NETWORK["wake"]},
+    "arbiter": {"stop": 300, "count": 600, "names": NETWORK["arbiter"]},
+}
+"""Another stop, and flips of the network alone, or of what its routers name."""
 
 
 @pytest.mark.parametrize("name", flip_cases.CASES)
@@ -45,8 +50,8 @@ def test_a_flip_changes_the_form_or_nothing(name: str) -> None:
 
 @pytest.mark.parametrize("part", MUTANTS)
 def test_flips_tell_a_form_that_lacks_a_part(part: str) -> None:
-    stop, count, seed, only = FOCUS.get(part, (STOP, 3000, 2, None))
-    _, bad = flip_cases.run(MUTANTS[part], stop, count, seed, part, only)
+    how = {"stop": STOP, "count": 3000, "seed": 2, **FOCUS.get(part, {})}
+    _, bad = flip_cases.run(MUTANTS[part], without=part, **how)
     assert len(bad) == 1
 
 
