@@ -41,6 +41,7 @@ __all__: list[str] = [
     "NetworkSpec",
     "PacketRun",
     "PluginCost",
+    "ReductionTrees",
     "RouterModelPlugin",
     "RoutingError",
     "RoutingKind",
@@ -371,10 +372,15 @@ class NetworkSpec:
         priority: typing.SupportsInt | typing.SupportsIndex,
         multicast: bool = False,
         session: bool = False,
+        reduction: bool = False,
         static_vcs: bool = False,
     ) -> None:
         """
-        Adds a message class; a larger priority injects first, packets of a multicast one may have several nodes, those of a session one have a set of them and use no VC, those of one with static VCs keep one for each source and destination.
+        Adds a message class; a larger priority injects first, packets of a multicast one may have several nodes, those of a session one have a set of them and use no VC, those of a reduction one may be summed on their way, those of one with static VCs keep one for each source.
+        """
+    def add_route_change(self, at_cycle: typing.SupportsInt | typing.SupportsIndex, after: NetworkSpec) -> None:
+        """
+        From this cycle on sources wait until the network is empty, then the routes of `after` hold.
         """
     def build_crossbar(self, terminals: typing.SupportsInt | typing.SupportsIndex) -> None:
         """
@@ -462,6 +468,12 @@ class NetworkSpec:
     def set_arbiter_plugins(self, vc: ArbiterPlugin, sw: ArbiterPlugin) -> None:
         """
         The arbiters of stages whose allocator is of kind plugin, else None.
+        """
+    def set_reduction(
+        self, ports: typing.SupportsInt | typing.SupportsIndex, combine_delay: typing.SupportsInt | typing.SupportsIndex
+    ) -> None:
+        """
+        Gives every router a reduction unit on ports of its own, behind the others.
         """
     def set_retry(
         self,
@@ -576,6 +588,20 @@ class MulticastTrees:
         Flits of the smallest VC on the tree; ValueError when the routes are no tree.
         """
 
+class ReductionTrees:
+    """
+    Where the routes of several nodes to one node join.
+    """
+    def __init__(self, network: NetworkSpec) -> None: ...
+    def joins(
+        self,
+        dest: typing.SupportsInt | typing.SupportsIndex,
+        sources: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
+    ) -> list[int]:
+        """
+        The routers whose units make a sum, upstream first.
+        """
+
 class SessionTrees:
     """
     The links that sessions of a network take.
@@ -614,6 +640,14 @@ class FlitNetwork:
     ) -> None:
         """
         Queues rows (create_cycle, source, dest, size_flits, message_class); their tags count from first_tag.
+        """
+    def offer_reduction(
+        self,
+        packets: typing.Annotated[numpy.typing.ArrayLike, numpy.int64],
+        first_tag: typing.SupportsInt | typing.SupportsIndex = 0,
+    ) -> None:
+        """
+        Queues rows as offer() takes them: the contributions of one reduction.
         """
     def run(self, before: typing.SupportsInt | typing.SupportsIndex) -> None:
         """
@@ -701,6 +735,12 @@ class TrafficSpec:
     @seed.setter
     def seed(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None: ...
     @property
+    def source_sets(self) -> list[list[int]]: ...
+    @source_sets.setter
+    def source_sets(
+        self, arg0: collections.abc.Sequence[collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]]
+    ) -> None: ...
+    @property
     def warmup_cycles(self) -> int: ...
     @warmup_cycles.setter
     def warmup_cycles(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None: ...
@@ -717,6 +757,8 @@ class LatencyTerms:
     def contention_cycles(self) -> int: ...
     @property
     def link_cycles(self) -> int: ...
+    @property
+    def reduction_wait_cycles(self) -> int: ...
     @property
     def retry_cycles(self) -> int: ...
     @property
@@ -785,6 +827,8 @@ class TrafficRun:
     @property
     def plugin_cost(self) -> PluginCost | None: ...
     @property
+    def route_changes_made(self) -> list[int]: ...
+    @property
     def router_calls(self) -> int | None: ...
 
 class PacketRun:
@@ -796,6 +840,7 @@ class PacketRun:
         network: NetworkSpec,
         packets: typing.Annotated[numpy.typing.ArrayLike, numpy.int64],
         dest_sets: collections.abc.Sequence[collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]] = [],
+        reductions: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex] = [],
     ) -> None: ...
     def advance(self, max_work: typing.SupportsInt | typing.SupportsIndex) -> bool:
         """
@@ -810,6 +855,10 @@ class PacketRun:
     def records(self) -> numpy.typing.NDArray[numpy.int64]:
         """
         Rows (inject_cycle, eject_cycle, hops, then the latency terms), in the order of the packets.
+        """
+    def reduction_units(self) -> numpy.typing.NDArray[numpy.int64]:
+        """
+        Rows (parts, sums, most_open) of the reduction units, per router.
         """
     def retry_counters(self) -> numpy.typing.NDArray[numpy.int64]: ...
     def session_counters(self) -> numpy.typing.NDArray[numpy.int64]:
@@ -834,6 +883,8 @@ class PacketRun:
     def flit_hops(self) -> int: ...
     @property
     def plugin_cost(self) -> PluginCost | None: ...
+    @property
+    def route_changes_made(self) -> list[int]: ...
     @property
     def router_calls(self) -> int | None: ...
     @property

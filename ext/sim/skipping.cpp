@@ -117,8 +117,7 @@ Fs Skipping::look(Walked& system, Fs now, Fs bound, std::int64_t instants) {
     if (known.fits <= 0) continue;
     if (chosen == nullptr || known.fits * known.period.length > chosen->fits * chosen->period.length) chosen = &known;
   }
-  // a jump needs no anchor: what begins here is known
-  if (chosen == nullptr && (anchored_ == 0 || ++since_anchor_ >= stride_) && !drop_anchor(system, now)) {
+  if ((anchored_ == 0 || ++since_anchor_ >= stride_) && !drop_anchor(system, now)) {
     weigh_anchors();
     give_up(canonical_.refused());
     return 0;

@@ -33,9 +33,10 @@ MUTANTS = {
 }
 """Part of the form → a system in which flips of that part alone show it."""
 
-NETWORK = {"wake": 6, "arbiter": 10}
+NETWORK = {"wake": 6, "vc": 6, "arbiter": 10}
 FOCUS = {
     "wake": {"stop": 450, "count": 6000, "seed": 3, "only": NETWORK["wake"]},
+    "vc": {"count": 600, "names": NETWORK["vc"]},
     "arbiter": {"stop": 300, "count": 600, "names": NETWORK["arbiter"]},
 }
 """Another stop, and flips of the network alone, or of what its routers name."""
