@@ -2,14 +2,15 @@
 
 usage: noc_instructions.py [--plugin FILE.c] [CASE ...]        (no case: all; needs valgrind)
 
-A run is `Network.run_traffic` with sources, statistics and laws on. The start of the interpreter and the construction
-of the network cancel in the difference. "C plug-in" is run with --plugin, a routing of your own for an 8 x 8 mesh, such
-as table_router.c of the examples. Prints a table; nothing here is a test.
+A run is `Network.run_traffic` with sources, statistics and laws on, in a process forked from one that has loaded all
+modules: these and the construction of the network cancel in the difference. "C plug-in" is run with --plugin, a routing
+of your own for an 8 x 8 mesh, such as table_router.c of the examples. Prints a table; nothing here is a test.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import subprocess
 import sys
@@ -79,37 +80,48 @@ def run(name: str, cycles: int, plugin: str | None) -> tuple[int, float, int]:
     return result.flit_hops, time.process_time() - start, result.core_bytes
 
 
-def instructions(name: str, cycles: int, plugin: str | None) -> tuple[int, int]:
-    """Instructions of a whole process that makes one run, and the run's flit-hops."""
-    with tempfile.NamedTemporaryFile() as profile:
-        command = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={profile.name}", sys.executable, __file__]
+def children(runs: list[tuple[str, int]], plugin: str | None) -> None:
+    """Make each run in a process of its own, forked from this one, and print its number and flit-hops."""
+    for name, cycles in runs:
+        child = os.fork()
+        if child == 0:
+            hops = run(name, cycles, plugin)[0]
+            print(os.getpid(), hops, flush=True)
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        if status != 0:
+            raise SystemExit(f"{name} with {cycles} cycles ended with status {status}")
+
+
+def instructions(runs: list[tuple[str, int]], plugin: str | None) -> list[tuple[int, int]]:
+    """Per run the instructions of its process, with those of the one that it was forked from, and its flit-hops."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={folder}/%p", sys.executable, __file__]
         options = [] if plugin is None else ["--plugin", plugin]
-        child = subprocess.run(
-            [*command, *options, "--child", str(cycles), name], capture_output=True, text=True, check=True
-        )
-    collected = re.search(r"Collected : (\d+)", child.stderr)
-    assert collected is not None, child.stderr
-    return int(collected[1]), int(child.stdout)
+        named = [text for name, cycles in runs for text in (name, str(cycles))]
+        done = subprocess.run([*command, *options, "--runs", *named], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise SystemExit(done.stderr)
+    collected = {int(pid): int(count) for pid, count in re.findall(r"==(\d+)== Collected : (\d+)", done.stderr)}
+    pairs = (line.split() for line in done.stdout.splitlines())
+    return [(collected[int(pid)], int(hops)) for pid, hops in pairs]
 
 
 def main() -> int:
     """Print one line per case."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--plugin", help="a routing in C for the case of a plug-in")
-    parser.add_argument("--child", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--runs", nargs="+", default=[], help=argparse.SUPPRESS)
     parser.add_argument("cases", nargs="*", metavar="CASE")
     given = parser.parse_args()
-    if given.child is not None:
-        print(run(given.cases[0], given.child, given.plugin)[0])
+    if given.runs:
+        children(list(zip(given.runs[::2], map(int, given.runs[1::2]), strict=True)), given.plugin)
         return 0
+    names = [name for name in given.cases or CASES if given.plugin is not None or not CASES[name].plugin]
+    counted = iter(instructions([(name, cycles) for name in names for cycles in CASES[name].cycles], given.plugin))
     print(f"{'case':20}{'instr/flit-hop':>16}{'bound':>8}{'M flit-hops/s':>16}{'core MiB':>10}")
-    for name in given.cases or CASES:
-        if CASES[name].plugin and given.plugin is None:
-            continue
-        short, long = CASES[name].cycles
-        few, few_hops = instructions(name, short, given.plugin)
-        many, many_hops = instructions(name, long, given.plugin)
-        hops, seconds, size = run(name, 10 * long, given.plugin)
+    for name, (few, few_hops), (many, many_hops) in zip(names, counted, counted, strict=True):
+        hops, seconds, size = run(name, 10 * CASES[name].cycles[1], given.plugin)
         each = (many - few) / (many_hops - few_hops)
         bound = CASES[name].bound or ""
         print(f"{name:20}{each:16.1f}{bound:>8}{hops / seconds / 1e6:16.1f}{size / 2**20:10.2f}", flush=True)

@@ -313,5 +313,7 @@ def test_refusals_name_what_is_wrong() -> None:
         Network(config([3, 3], routing="west_first"))
     with pytest.raises(ConfigErrors, match="compat none"):
         Network(config([3], compat="booksim2"))
+    with pytest.raises(ConfigErrors, match="sessions are for lists of packets"):
+        Network(config([3])).run_traffic("uniform", injection_rate=0.1, message_class="cmn")
     with pytest.raises(ValueError, match="names node 1 twice"):
         Network(config([3])).session_links(0, [1, 1])
