@@ -50,6 +50,33 @@ std::int64_t Channel::advance_through(std::int64_t limit, bool stops) {
   return next;
 }
 
+std::int64_t Channel::serve(std::span<Offers> offers, std::int64_t tick) {
+  std::int64_t arrival = tick;
+  std::size_t done = 0;
+  for (int left = kEventsAtOnce; left > 0; --left) {
+    // a queue gets room when a request leaves it: with a completion, or at its ACT
+    if (tick == arrival || completions.size() != done || config().slot_freed_at_act) {
+      arrival = kNeverTick;
+      done = completions.size();
+      bool all = true;
+      for (Offers& o : offers) {
+        while (!o.all_taken() && o.arrive[o.taken] <= tick && try_accept(o.requests[o.taken], tick)) {
+          o.accepted[o.taken++] = tick;
+        }
+        if (o.used_up()) return tick;
+        all = all && o.all_taken();
+        if (!o.all_taken() && o.arrive[o.taken] > tick) arrival = std::min(arrival, o.arrive[o.taken]);
+      }
+      if (all) return tick;
+    }
+    const std::int64_t next = next_event();
+    if (next == kNeverTick && arrival == kNeverTick) return tick;
+    if (next <= arrival) advance(next);
+    tick = std::min(next, arrival);
+  }
+  return tick;
+}
+
 void Statistics::add(const Statistics& more) {
   add_times(*this, more, 1);
   channel.most_postponed = std::max(channel.most_postponed, more.channel.most_postponed);

@@ -90,6 +90,18 @@ struct ChannelCounters {
   std::int64_t blocked_by_return_ticks = 0;  // pseudo-channel ticks with reads waiting for a read-return slot
 };
 
+// Requests of one queue pair in the order in which they come in, for a channel that takes them by itself.
+struct Offers {
+  std::span<const Request> requests;
+  std::span<const std::int64_t> arrive;  // ticks, as long as `requests`
+  std::span<std::int64_t> accepted;      // filled: the tick in which each was taken
+  std::size_t taken = 0;
+  bool more = false;  // others come behind these
+
+  [[nodiscard]] bool all_taken() const { return taken == requests.size(); }
+  [[nodiscard]] bool used_up() const { return more && all_taken(); }
+};
+
 // All that has been counted, what is still open included; grows by the same amount in equal stretches of time.
 struct Statistics {
   ChannelCounters channel;
@@ -133,7 +145,11 @@ class Channel {
   // Does all that is due up to and including `limit`, event by event. Ends early, and returns the tick of the last
   // event, after kEventsAtOnce, or with `stops` behind one that leaves completions (and, where a request leaves its
   // queue at its ACT, behind any one); else returns kNeverTick.
-  virtual std::int64_t advance_through(std::int64_t limit, bool stops);
+  std::int64_t advance_through(std::int64_t limit, bool stops);
+  // Does all that is due behind `tick`, up to which all has been done, and takes requests as they arrive and find room:
+  // in a tick behind its commands, one of `offers` after the other. Ends, and returns the tick it has come to, when one
+  // of `offers` is used up, when all are taken, or after kEventsAtOnce.
+  virtual std::int64_t serve(std::span<Offers> offers, std::int64_t tick);
 
   // Cleared by the owner.
   std::vector<Completion> completions;

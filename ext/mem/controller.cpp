@@ -68,7 +68,7 @@ void Controller::advance(std::int64_t tick) {
       PseudoChannel& p = pcs_[static_cast<std::size_t>(pc)];
       if (p.column.tick < t) find_column(p);
       if (p.row.tick < t) find_row(p);
-      issue_quietly(p, pc, t);
+      issue_quietly<false>(p, pc, t);
     }
   } else {
     if (config_.refresh != Refresh::none) push_refreshes(t);
@@ -85,22 +85,32 @@ void Controller::advance(std::int64_t tick) {
   column_from_ = row_from_ = t + 1;
 }
 
-std::int64_t Controller::advance_through(std::int64_t limit, bool stops) {
-  std::int64_t next = 0;
-  for (int left = kEventsAtOnce; left > 0; --left) {
-    if (quiet() && busy_ != 0 && now_ <= kRebaseAt && (one_is_busy() || !config_.shared_command_bus)) {
-      const std::int64_t until = std::min<std::int64_t>({limit - base_, quiet_until_ - 1, kRebaseAt});
-      const auto end = static_cast<std::int32_t>(until);
-      const std::int32_t t = one_is_busy() ? run_one(end, stops) : run_two(end, stops);
-      if (t == kFar && until == limit - base_) return kNeverTick;
-      if (t != kFar && t != kLongAgo) return absolute(t);
+std::int64_t Controller::serve(std::span<Offers> offers, std::int64_t tick) {
+  if (tick - base_ > kRebaseAt) rebase(tick);
+  reach(relative(tick));
+  const bool is_plain = plain();
+  std::int64_t arrival = 0;
+  bool left = take_arrived(offers, relative(tick), arrival);
+  for (int events = kEventsAtOnce; events > 0 && left; --events) {
+    if (now_ > kRebaseAt) rebase(absolute(now_));
+    if (quiet() && busy_ != 0 && (one_is_busy() || !config_.shared_command_bus)) {
+      left = !one_is_busy() ? serve_two(offers, arrival)
+             : is_plain     ? serve_one<true>(offers, arrival)
+                            : serve_one<false>(offers, arrival);
+      if (!left) break;
     }
-    next = next_event();
-    if (next > limit || next == kNeverTick) return kNeverTick;
-    advance(next);
-    if (stops && (!completions.empty() || config_.slot_freed_at_act)) break;
+    const std::int64_t next = next_event();
+    if (next == kNeverTick && arrival == kNeverTick) break;
+    tick = std::min(next, arrival);
+    if (tick - base_ > kRebaseAt) rebase(tick);
+    if (next <= arrival) {
+      advance(next);
+    } else {
+      reach(relative(tick));
+    }
+    left = take_arrived(offers, relative(tick), arrival);
   }
-  return next;
+  return absolute(now_);
 }
 
 std::int64_t Controller::next_event() const {

@@ -8,6 +8,7 @@
 #include <array>
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -31,7 +32,7 @@ class Controller final : public Channel {
   [[nodiscard]] std::int64_t next_event() const override;
   [[nodiscard]] std::int64_t next_progress() const override;
   void advance(std::int64_t tick) override;
-  std::int64_t advance_through(std::int64_t limit, bool stops) override;
+  std::int64_t serve(std::span<Offers> offers, std::int64_t tick) override;
 
   void set_return_slots(int pc, int slots) override;
   void release_slot(int pc, std::int64_t tick) override;
@@ -71,11 +72,11 @@ class Controller final : public Channel {
   using Mask = std::uint64_t;
 
   struct Node {
+    std::int32_t row = 0;  // row, column and tag as a Request has them
+    std::int32_t column = 0;
     std::uint64_t tag = 0;
     std::int32_t key = 0;   // age: smaller is older
     std::int32_t rank = 0;  // equal for requests that count as equally old
-    std::int32_t row = 0;
-    std::int32_t column = 0;
     std::uint16_t next = kNil;
     std::uint16_t prev = kNil;
     std::uint8_t bank = 0;
@@ -162,7 +163,16 @@ class Controller final : public Channel {
   };
 
   // -- requests
-  bool take(const Request& request, std::int64_t tick, bool only_without_slot);
+  template <bool Plain = false>
+  bool take(const Request& r, std::int32_t t, bool only_without_slot);
+  void take_buffered(PseudoChannel& p, Queues& q, const Request& r, int bank, std::int32_t t);
+  void fill(Node& node, const Request& r, int bank);
+  template <bool Plain = false>
+  std::uint16_t enter(Queues& q, const Request& r, int bank, std::int32_t t);
+  // What has arrived by boundary t and finds room; false when one is used up or all are taken. The next arrival is that
+  // of a request which is not held back.
+  template <bool Plain = false>
+  bool take_arrived(std::span<Offers> offers, std::int32_t t, std::int64_t& arrival);
   [[nodiscard]] bool in_write_queue(const PseudoChannel& p, const Request& r, int bank) const;
   bool insert(PseudoChannel& p, std::uint16_t n);  // whether the scheduler sees anything new
   void unlink(PseudoChannel& p, std::uint16_t n);
@@ -173,7 +183,11 @@ class Controller final : public Channel {
   [[nodiscard]] int queues_of(int pc) const { return config_.shared_queues ? 0 : pc; }
   [[nodiscard]] Queues& queues_for(int pc) { return queues_[static_cast<std::size_t>(queues_of(pc))]; }
   [[nodiscard]] const Queues& queues_for(int pc) const { return queues_[static_cast<std::size_t>(queues_of(pc))]; }
+  template <bool Plain = false>
   void changed(Queues& q, std::int32_t boundary);  // a count or the served requests have
+  [[nodiscard]] bool has_room(const Queues& q, Op op) const {
+    return q.count[static_cast<std::size_t>(index(op))] < (op == Op::read ? config_.read_queue : config_.write_queue);
+  }
   void settle_before(Queues& q, std::int32_t boundary);
   void settle_all();
   void change_mode(Queues& q);
@@ -212,15 +226,26 @@ class Controller final : public Channel {
   bool issue_idle_close(std::int32_t t);
   // Until a refresh falls due nothing but requests, and their write mode is settled.
   [[nodiscard]] bool quiet() const { return unsettled_ == 0 && config_.page_policy == PagePolicy::open; }
+  // None of the compatibility switches, rows stay open, any number of reads may return.
+  [[nodiscard]] bool plain() const {
+    return !(config_.slot_freed_at_act || config_.ties_by_arrival_tick || config_.refresh_blocks_channel ||
+             config_.reads_return_in_order || config_.coalesce_writes || config_.shared_queues) &&
+           config_.page_policy == PagePolicy::open &&
+           std::all_of(pcs_.begin(), pcs_.end(), [](const PseudoChannel& p) { return p.return_slots == kFar; });
+  }
   [[nodiscard]] bool one_is_busy() const { return (busy_ & (busy_ - 1)) == 0; }
+  template <bool Plain>
   void issue_quietly(PseudoChannel& p, int pc, std::int32_t t);
-  std::int32_t run_one(std::int32_t limit, bool stops);
-  std::int32_t run_two(std::int32_t limit, bool stops);
+  // False when there is nothing more to take. Plain: as `plain` has it, known when compiled.
+  template <bool Plain>
+  bool serve_one(std::span<Offers> offers, std::int64_t& arrival);
+  bool serve_two(std::span<Offers> offers, std::int64_t& arrival);
   void column_slot(std::int32_t t);
   void row_slot(std::int32_t t);
   void one_slot(std::int32_t t);
   void push_refreshes(std::int32_t t);
 
+  template <bool Plain = false>
   void issue_column(PseudoChannel& p, int pc, std::int32_t t);
   void issue_row(PseudoChannel& p, int pc, std::int32_t t);
   void issue_act(PseudoChannel& p, int pc, int bank, Op op, std::int32_t t);
@@ -304,10 +329,7 @@ class Controller final : public Channel {
   std::int64_t recorded_ = 0;
 };
 
-inline bool Controller::can_accept(Op op, int pc) const {
-  const int room = op == Op::read ? config_.read_queue : config_.write_queue;
-  return queues_for(pc).count[static_cast<std::size_t>(index(op))] < room;
-}
+inline bool Controller::can_accept(Op op, int pc) const { return has_room(queues_for(pc), op); }
 
 // ---- what may be issued ----
 
@@ -472,7 +494,12 @@ inline bool Controller::wanted_mode(const Queues& q) const {
 }
 
 // Looking at counts that ask for the mode there is changes nothing: then the mode is settled at once.
+template <bool Plain>
 inline void Controller::changed(Queues& q, std::int32_t boundary) {
+  if (Plain && (q.count[1] | q.write_mode) == 0) {
+    q.settled = 1;
+    return;
+  }
   q.settled = wanted_mode(q) == (q.write_mode != 0) ? 1 : 0;
   q.changed_at = boundary;
   if (q.settled == 0) unsettled_ = 1;
@@ -599,6 +626,98 @@ inline void Controller::unlink(PseudoChannel& p, std::uint16_t n) {
     nodes_[node.next].prev = node.prev;
   }
   view(p, node.op, node.bank);
+}
+
+// ---- requests come in ----
+
+inline void Controller::fill(Node& node, const Request& r, int bank) {
+  node.row = r.row;
+  node.column = r.column;
+  node.tag = r.tag;
+  node.next = node.prev = kNil;
+  node.bank = static_cast<std::uint8_t>(bank);
+  node.pc = r.pc;
+  node.op = r.op;
+  node.row_result = RowResult::none;
+  node.message_class = r.message_class;
+}
+
+// A queue entry for a request, not yet in the list of its bank.
+template <bool Plain>
+inline std::uint16_t Controller::enter(Queues& q, const Request& r, int bank, std::int32_t t) {
+  if (next_key_ == kRenumberAt) renumber_keys();
+  const std::uint16_t n = new_node();
+  Node& node = nodes_[n];
+  fill(node, r, bank);
+  node.key = next_key_++;
+  if (r.priority != 0) node.key -= r.priority * static_cast<std::int32_t>(std::max<std::int64_t>(config_.age_cap, 1));
+  node.rank = node.key;
+  if (!Plain && config_.ties_by_arrival_tick) {
+    if (tick_rank_at_ != t) {
+      tick_rank_at_ = t;
+      tick_rank_ = node.key;
+    }
+    node.rank = tick_rank_;
+  }
+  ++q.count[static_cast<std::size_t>(index(r.op))];
+  changed<Plain>(q, t);
+  return n;
+}
+
+// At boundary t. With `only_without_slot` the request is taken only if it needs no queue entry.
+template <bool Plain>
+inline bool Controller::take(const Request& r, std::int32_t t, bool only_without_slot) {
+  PseudoChannel& p = pcs_[r.pc];
+  Queues& q = queues_[static_cast<std::size_t>(Plain ? r.pc : p.queues)];
+  const int bank = (r.stack_id * config_.bank_groups + r.bg) * config_.banks_per_group + r.bank;
+  const bool buffered = ((p.lists[1].has | p.active_wr) & bit(bank)) != 0 &&
+                        (r.op == Op::read || (!Plain && config_.coalesce_writes)) && in_write_queue(p, r, bank);
+  // a forwarded read may itself have to wait for a return slot, in the queue that is full
+  if (!Plain && only_without_slot && (!buffered || (r.op == Op::read && p.return_slots == 0))) return false;
+  settle_before(q, t);
+  ++counters_.asked;
+  if constexpr (sim::kFaultsCompiled) {
+    if (fault_ == sim::Fault::lose_request && counters_.asked % 97 == 0) return true;
+  }
+  if (buffered) {
+    take_buffered(p, q, r, bank, t);
+    return true;
+  }
+  const std::uint16_t n = enter<Plain>(q, r, bank, t);
+  busy_ |= 1U << r.pc;
+  if (!calm()) {
+    insert(p, n);
+    forget();
+  } else if (insert(p, n)) {
+    bank_asked(p, bank, r.op);
+  }
+  if (!Plain) note_blocked(p, t);
+  return true;
+}
+
+template <bool Plain>
+inline bool Controller::take_arrived(std::span<Offers> offers, std::int32_t t, std::int64_t& arrival) {
+  const std::int64_t tick = absolute(t);
+  arrival = kNeverTick;
+  bool left = false;
+  for (Offers& o : offers) {
+    for (;; ++o.taken) {
+      if (o.all_taken()) {
+        if (o.more) return false;
+        break;
+      }
+      left = true;
+      if (o.arrive[o.taken] > tick) {
+        arrival = std::min(arrival, o.arrive[o.taken]);
+        break;
+      }
+      const Request& r = o.requests[o.taken];
+      const bool full = Plain ? !has_room(queues_[r.pc], r.op) : !can_accept(r.op, r.pc);
+      if ((full && (Plain || !config_.slot_freed_at_act)) || !take<Plain>(r, t, full)) break;
+      o.accepted[o.taken] = tick;
+    }
+  }
+  return left;
 }
 
 }  // namespace cosim::mem

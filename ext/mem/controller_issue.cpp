@@ -48,11 +48,17 @@ namespace cosim::mem {
   if (more_than_four(banks)) {
     found = kernels_->oldest_column(earliest, key, banks, from, edge);
   } else {
-    for (; banks != 0; banks &= banks - 1) {
-      const int b = lowest(banks);
-      const std::int32_t tick = std::max(from, earliest[b]) | edge;
-      if (tick > found.tick || (tick == found.tick && key[b] >= found.key)) continue;
-      found = {tick, key[b], b};
+    int oldest = lowest(banks);
+    for (Mask m = banks & (banks - 1); m != 0; m &= m - 1) oldest = key[lowest(m)] < key[oldest] ? lowest(m) : oldest;
+    if (earliest[oldest] <= from) {  // none goes before it
+      found = {from | edge, key[oldest], oldest};
+    } else {
+      for (; banks != 0; banks &= banks - 1) {
+        const int b = lowest(banks);
+        const std::int32_t tick = std::max(from, earliest[b]) | edge;
+        if (tick > found.tick || (tick == found.tick && key[b] >= found.key)) continue;
+        found = {tick, key[b], b};
+      }
     }
   }
   if (found.tick >= best.tick) return;
@@ -134,8 +140,9 @@ namespace cosim::mem {
   best.what = (to_open & bit(found.bank)) != 0 ? BankClass::act : BankClass::pre;
 }
 
+template <bool Plain>
 void Controller::issue_column(PseudoChannel& p, int pc, std::int32_t t) {
-  Queues& q = queues_[static_cast<std::size_t>(p.queues)];
+  Queues& q = queues_[static_cast<std::size_t>(Plain ? pc : p.queues)];
   const Next next = p.column;
   p.column.tick = kLongAgo;
   const auto b = static_cast<std::size_t>(next.bank);
@@ -153,17 +160,17 @@ void Controller::issue_column(PseudoChannel& p, int pc, std::int32_t t) {
     n = p.lists[op].hit_node[b];
     unlink(p, n);
   }
-  const bool leaves = !next.active || !config_.slot_freed_at_act;
+  const bool leaves = Plain || !next.active || !config_.slot_freed_at_act;
   if (leaves) --q.count[op];
   // a phase is bounded while the other kind waits
   if ((q.write_mode != 0) == (kind == Op::write) && q.count[1 - op] > 0) ++q.served;
-  if (leaves) changed(q, t);
+  if (leaves) changed<Plain>(q, t);
   Node& node = nodes_[n];
   if (node.row_result == RowResult::none) {
     node.row_result = RowResult::hit;
     ++stats.row_hits;
   }
-  const bool auto_precharge = config_.page_policy == PagePolicy::closed &&
+  const bool auto_precharge = !Plain && config_.page_policy == PagePolicy::closed &&
                               ((p.lists[0].hit | p.lists[1].hit | p.active_rd | p.active_wr) & one) == 0;
   const Command command =
       kind == Op::read ? (auto_precharge ? Command::RDA : Command::RD) : (auto_precharge ? Command::WRA : Command::WR);
@@ -174,9 +181,9 @@ void Controller::issue_column(PseudoChannel& p, int pc, std::int32_t t) {
   if (kind == Op::read) {
     ++stats.rd;
     ++counters_.served_reads;
-    if (p.return_slots != kFar) --p.return_slots;
+    if (!Plain && p.return_slots != kFar) --p.return_slots;
     std::int64_t done = absolute(t) + config_.read_latency;
-    if (config_.reads_return_in_order) done = last_read_done_ = std::max(done, last_read_done_);
+    if (!Plain && config_.reads_return_in_order) done = last_read_done_ = std::max(done, last_read_done_);
     complete(node, absolute(t), done, node.row_result);
   } else {
     ++stats.wr;
@@ -191,9 +198,10 @@ void Controller::issue_column(PseudoChannel& p, int pc, std::int32_t t) {
   }
   if (rules_.delays_rows(command)) recheck(p, p.row);
   recheck_others(command, pc);
-  note_blocked(p, t);
+  if (!Plain) note_blocked(p, t);
   note_idle(pc);
 }
+template void Controller::issue_column<false>(PseudoChannel& p, int pc, std::int32_t t);
 
 void Controller::issue_act(PseudoChannel& p, int pc, int bank, Op kind, std::int32_t t) {
   p.row.tick = kLongAgo;
@@ -302,18 +310,19 @@ void Controller::issue_row(PseudoChannel& p, int pc, std::int32_t t) {
 }
 
 // One pseudo-channel, nothing but requests; what goes next is known.
+template <bool Plain>
 void Controller::issue_quietly(PseudoChannel& p, int pc, std::int32_t t) {
   if (config_.shared_command_bus) {
     const bool row = p.row.tick == t;
     if (p.column.tick == t && (p.column.active || !row || p.column.key < p.row.key)) {
-      issue_column(p, pc, t);
+      issue_column<Plain>(p, pc, t);
     } else if (row) {
       issue_row(p, pc, t);
     }
     return;
   }
   if (p.column.tick == t) {
-    issue_column(p, pc, t);
+    issue_column<Plain>(p, pc, t);
     column_from_ = t + 1;
     if (busy_ == 0) return;
     settle_all();
@@ -321,56 +330,79 @@ void Controller::issue_quietly(PseudoChannel& p, int pc, std::int32_t t) {
   }
   if (p.row.tick == t) issue_row(p, pc, t);
 }
+template void Controller::issue_quietly<false>(PseudoChannel& p, int pc, std::int32_t t);
 
-// Event by event as long as it is quiet and one pseudo-channel is busy. The tick of an event behind which it stops,
-// kFar when the next one lies behind the limit, else kLongAgo.
-[[gnu::flatten]] std::int32_t Controller::run_one(std::int32_t limit, bool stops) {
+// Event by event as long as it is quiet and one pseudo-channel is busy.
+template <bool Plain>
+[[gnu::flatten]] bool Controller::serve_one(std::span<Offers> offers, std::int64_t& arrival) {
   const int pc = lowest(busy_);
+  const std::uint32_t others = ~(1U << pc);
   PseudoChannel& p = pcs_[static_cast<std::size_t>(pc)];
-  const bool always = stops && config_.slot_freed_at_act;
+  const std::int32_t until = std::min(quiet_until_ - 1, kRebaseAt);
+  const auto next_limit = [&] { return static_cast<std::int32_t>(std::min<std::int64_t>(arrival - base_, until)); };
+  std::int32_t limit = next_limit();
   do {
     if (p.column.tick < column_from_) look_for_column(p);
     if (p.row.tick < row_from_) find_row(p);
-    const std::int32_t t = std::min(p.column.tick, p.row.tick);
-    if (t > limit) return kFar;
-    now_ = column_from_ = row_from_ = t;
-    issue_quietly(p, pc, t);
-    column_from_ = row_from_ = t + 1;
-    if (stops && (always || !completions.empty())) return t;
-  } while (busy_ != 0 && quiet());
-  return kLongAgo;
+    std::int32_t t = std::min(p.column.tick, p.row.tick);
+    if (t > limit) {
+      if (limit == until) break;
+      t = limit;
+      reach(t);
+    } else {
+      const bool frees = p.column.tick == t || (!Plain && config_.slot_freed_at_act);
+      now_ = column_from_ = row_from_ = t;
+      issue_quietly<Plain>(p, pc, t);
+      column_from_ = row_from_ = t + 1;
+      if (!frees) continue;
+    }
+    if (!take_arrived<Plain>(offers, t, arrival)) return false;
+    limit = next_limit();
+  } while ((busy_ & others) == 0 && (Plain ? unsettled_ == 0 : quiet()));
+  return true;
 }
+template bool Controller::serve_one<false>(std::span<Offers> offers, std::int64_t& arrival);
+template bool Controller::serve_one<true>(std::span<Offers> offers, std::int64_t& arrival);
 
 // Likewise with two pseudo-channels on the two command buses.
-[[gnu::flatten]] std::int32_t Controller::run_two(std::int32_t limit, bool stops) {
+[[gnu::flatten]] bool Controller::serve_two(std::span<Offers> offers, std::int64_t& arrival) {
   PseudoChannel& a = pcs_[0];
   PseudoChannel& b = pcs_[1];
-  const bool always = stops && config_.slot_freed_at_act;
+  const std::int32_t until = std::min(quiet_until_ - 1, kRebaseAt);
+  const auto next_limit = [&] { return static_cast<std::int32_t>(std::min<std::int64_t>(arrival - base_, until)); };
+  std::int32_t limit = next_limit();
   do {
     if (a.column.tick < column_from_) find_column(a);
     if (b.column.tick < column_from_) find_column(b);
     if (a.row.tick < row_from_) find_row(a);
     if (b.row.tick < row_from_) find_row(b);
     const std::int32_t column = std::min(a.column.tick, b.column.tick);
-    const std::int32_t t = std::min(column, std::min(a.row.tick, b.row.tick));
-    if (t > limit) return kFar;
-    now_ = column_from_ = row_from_ = t;
-    if (column == t) {
-      const int pc = a.column.tick == t && (b.column.tick != t || !b.column.before(a.column)) ? 0 : 1;
-      issue_column(pcs_[static_cast<std::size_t>(pc)], pc, t);
-      column_from_ = t + 1;
-      settle_all();
-      if (a.row.tick < t) find_row(a);
-      if (b.row.tick < t) find_row(b);
+    std::int32_t t = std::min(column, std::min(a.row.tick, b.row.tick));
+    if (t > limit) {
+      if (limit == until) break;
+      t = limit;
+      reach(t);
+    } else {
+      now_ = column_from_ = row_from_ = t;
+      if (column == t) {
+        const int pc = a.column.tick == t && (b.column.tick != t || !b.column.before(a.column)) ? 0 : 1;
+        issue_column(pcs_[static_cast<std::size_t>(pc)], pc, t);
+        column_from_ = t + 1;
+        settle_all();
+        if (a.row.tick < t) find_row(a);
+        if (b.row.tick < t) find_row(b);
+      }
+      if (a.row.tick == t || b.row.tick == t) {
+        const int pc = a.row.tick == t && (b.row.tick != t || b.row.key >= a.row.key) ? 0 : 1;
+        issue_row(pcs_[static_cast<std::size_t>(pc)], pc, t);
+      }
+      column_from_ = row_from_ = t + 1;
+      if (column != t && !config_.slot_freed_at_act) continue;
     }
-    if (a.row.tick == t || b.row.tick == t) {
-      const int pc = a.row.tick == t && (b.row.tick != t || b.row.key >= a.row.key) ? 0 : 1;
-      issue_row(pcs_[static_cast<std::size_t>(pc)], pc, t);
-    }
-    column_from_ = row_from_ = t + 1;
-    if (stops && (always || !completions.empty())) return t;
+    if (!take_arrived(offers, t, arrival)) return false;
+    limit = next_limit();
   } while (!one_is_busy() && quiet());
-  return kLongAgo;
+  return true;
 }
 
 // Activated reads that cannot get a return slot give their row up; they are activated again later.

@@ -6,11 +6,18 @@
 
 namespace cosim::mem {
 
-void Controller::accept(const Request& request, std::int64_t tick) { take(request, tick, false); }
+void Controller::accept(const Request& request, std::int64_t tick) {
+  if (tick - base_ > kRebaseAt) rebase(tick);
+  reach(relative(tick));
+  take(request, relative(tick), false);
+}
 
 bool Controller::try_accept(const Request& request, std::int64_t tick) {
   const bool full = !can_accept(request.op, request.pc);
-  return (!full || config_.slot_freed_at_act) && take(request, tick, full);
+  if (full && !config_.slot_freed_at_act) return false;
+  if (tick - base_ > kRebaseAt) rebase(tick);
+  reach(relative(tick));
+  return take(request, relative(tick), full);
 }
 
 // Whether a queued write holds the address of a request.
@@ -27,88 +34,32 @@ bool Controller::in_write_queue(const PseudoChannel& p, const Request& r, int ba
   return a.row == r.row && a.column == r.column;
 }
 
-// With `only_without_slot` the request is taken only if it needs no queue entry.
-[[gnu::flatten]] bool Controller::take(const Request& r, std::int64_t tick, bool only_without_slot) {
-  if (tick - base_ > kRebaseAt) rebase(tick);
-  const std::int32_t t = relative(tick);
-  reach(t);
-  PseudoChannel& p = pcs_[r.pc];
-  Queues& q = queues_[static_cast<std::size_t>(p.queues)];
-  const int bank = (r.stack_id * config_.bank_groups + r.bg) * config_.banks_per_group + r.bank;
-  const bool buffered = ((p.lists[1].has | p.active_wr) & bit(bank)) != 0 &&
-                        (r.op == Op::read || config_.coalesce_writes) && in_write_queue(p, r, bank);
-  if (only_without_slot) {
-    // a forwarded read may itself have to wait for a return slot, in the queue that is full
-    if (!buffered || (r.op == Op::read && p.return_slots == 0)) return false;
-  }
-  settle_before(q, t);
-  ++counters_.asked;
-  if constexpr (sim::kFaultsCompiled) {
-    if (fault_ == sim::Fault::lose_request && counters_.asked % 97 == 0) return true;
-  }
-  const auto fill = [&](Node& node) {
-    node.tag = r.tag;
-    node.row = r.row;
-    node.column = r.column;
-    node.bank = static_cast<std::uint8_t>(bank);
-    node.pc = r.pc;
-    node.op = r.op;
-    node.row_result = RowResult::none;
-    node.message_class = r.message_class;
-  };
-  if (buffered && r.op == Op::write) {
+// A request whose data a queued write holds: done at once, or when there is a return slot.
+void Controller::take_buffered(PseudoChannel& p, Queues& q, const Request& r, int bank, std::int32_t t) {
+  const std::int64_t tick = absolute(t);
+  if (r.op == Op::write) {
     ++counters_.coalesced;
     Node node;
-    fill(node);
+    fill(node, r, bank);
     complete(node, tick, tick, RowResult::coalesced);
-    return true;
+    return;
   }
-  if (buffered && p.return_slots > 0) {
+  if (p.return_slots > 0) {
     ++counters_.forwarded;
     forget();
     if (p.return_slots != kFar) --p.return_slots;
     std::int64_t done = tick + 1;
     if (config_.reads_return_in_order) done = last_read_done_ = std::max(done, last_read_done_);
     Node node;
-    fill(node);
+    fill(node, r, bank);
     complete(node, tick + 1, done, RowResult::forwarded);
-    note_blocked(p, t);
-    return true;
-  }
-  if (next_key_ == kRenumberAt) renumber_keys();
-  const std::uint16_t n = new_node();
-  Node& node = nodes_[n];
-  fill(node);
-  node.next = node.prev = kNil;
-  const auto boost = static_cast<std::int32_t>(std::max<std::int64_t>(config_.age_cap, 1));
-  node.key = next_key_++ - r.priority * boost;
-  if (config_.ties_by_arrival_tick) {
-    if (tick_rank_at_ != t) {
-      tick_rank_at_ = t;
-      tick_rank_ = node.key;
-    }
-    node.rank = tick_rank_;
   } else {
-    node.rank = node.key;
-  }
-  ++q.count[static_cast<std::size_t>(index(r.op))];
-  changed(q, t);
-  if (buffered) {  // waits for a return slot
+    const std::uint16_t n = enter(q, r, bank, t);
     forget();
-    node.row_result = RowResult::forwarded;
+    nodes_[n].row_result = RowResult::forwarded;
     append_forwarded(p, n);
-    note_blocked(p, t);
-    return true;
-  }
-  busy_ |= 1U << r.pc;
-  if (!calm()) {
-    insert(p, n);
-    forget();
-  } else if (insert(p, n)) {
-    bank_asked(p, bank, r.op);
   }
   note_blocked(p, t);
-  return true;
 }
 
 void Controller::append_forwarded(PseudoChannel& p, std::uint16_t n) {

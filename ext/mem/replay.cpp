@@ -10,6 +10,7 @@ namespace cosim::mem {
 namespace {
 
 constexpr std::int64_t kEventsOfRepeating = 4096;  // what a bout of repeated macro-steps counts as
+constexpr std::size_t kBatch = 256;                // requests given to a channel at once
 
 }  // namespace
 
@@ -62,7 +63,10 @@ void Replay::start_channel() {
     streams_.push_back(std::move(s));
     fetch(streams_.back());
   }
-  period_ = look_at_ = 0;
+  period_ = look_at_ = boundary_ = 0;
+  left_ = std::any_of(streams_.begin(), streams_.end(), [](const Stream& s) { return s.have; });
+  serving_ = left_ && serves();
+  if (!serving_) offer(0);
 }
 
 void Replay::fetch(Stream& s) {
@@ -73,7 +77,7 @@ void Replay::fetch(Stream& s) {
 
 void Replay::name(const Stream& s, Cursor& c) {
   ++c.ordinal;
-  c.next.tag = static_cast<std::uint64_t>(c.ordinal) << 1 | static_cast<std::uint64_t>(s.pc > 0);
+  c.next.tag = tag_of(s, c.ordinal);
   c.have = true;
 }
 
@@ -135,6 +139,7 @@ void Replay::fetch(const Stream& s, Cursor& c) const {
 
 [[gnu::flatten]] void Replay::offer(std::int64_t boundary) {
   Channel& controller = *controllers_[static_cast<std::size_t>(now_channel_)];
+  boundary_ = boundary;
   arrival_ = kNeverTick;
   left_ = blocked_ = false;
   for (Stream& s : streams_) {
@@ -162,20 +167,131 @@ void Replay::fetch(const Stream& s, Cursor& c) const {
   collect();
 }
 
+// Whether the channel takes requests by itself: not where macro-steps are recorded or are to be looked for.
+bool Replay::serves() const {
+  if (!skipping_) return true;
+  const Stream& lead = streams_.front();
+  return period_ == 0 && (!lead.have || lead.ordinal < look_at_ || !lead.batch.all_taken());
+}
+
+void Replay::stands_still() const {
+  throw std::logic_error("memory channel " + std::to_string(now_channel_) + " stands still:\n" +
+                         channel(now_channel_).describe_wait());
+}
+
+// Likewise of a table of coordinates.
+void Replay::fill_rows(Stream& s, std::int64_t most) {
+  Batch& b = s.batch;
+  const std::size_t first = s.at - 1;  // the row at the cursor
+  b.count = std::min(static_cast<std::size_t>(most), s.rows.size() - first);
+  for (std::size_t k = 0; k < b.count; ++k) {
+    const std::uint32_t i = s.rows[first + k];
+    Request& r = b.requests[k];
+    r = {static_cast<Op>(table_.op[i]), table_.pseudo_channel[i], table_.stack_id[i], table_.bank_group[i],
+         table_.bank[i], 0, 0, 0, table_.row[i], table_.column[i], 0};
+    r.tag = tag_of(s, s.ordinal + static_cast<std::int64_t>(k));
+    b.arrive[k] = table_.arrive_tick[i];
+    b.row[k] = i;
+  }
+  s.at += b.count - 1;
+  s.ordinal += static_cast<std::int64_t>(b.count) - 1;
+  fetch(s);
+}
+
+void Replay::fill(Stream& s) {
+  Batch& b = s.batch;
+  b.from = s;
+  b.taken = b.count = 0;
+  if (b.requests.empty()) {
+    b.requests.resize(kBatch);
+    b.arrive.resize(kBatch);
+    b.accepted.resize(kBatch);
+    b.row.resize(kBatch);
+  }
+  const bool bounded = skipping_ && &s == &streams_.front();
+  if (!map_ && s.have) {
+    fill_rows(s, bounded ? std::min<std::int64_t>(look_at_ - s.ordinal, kBatch) : kBatch);
+    return;
+  }
+  while (s.have && b.count < kBatch && !(bounded && s.ordinal >= look_at_)) {
+    b.requests[b.count] = s.next;
+    b.arrive[b.count] = s.arrive;
+    b.row[b.count++] = s.row;
+    fetch(s);
+  }
+}
+
+// Sets the cursor back to the first one not taken.
+void Replay::put_back(Stream& s) {
+  Batch& b = s.batch;
+  if (b.all_taken()) return;
+  static_cast<Cursor&>(s) = b.from;
+  while (!s.spans.empty() && s.spans.back().first > s.ordinal) s.spans.pop_back();
+  for (; b.taken > 0; --b.taken) fetch(s);
+  b.count = 0;
+}
+
+// The channel takes requests and goes on for a while; returns what that counts as in events.
+std::int64_t Replay::serve() {
+  Channel& controller = *controllers_[static_cast<std::size_t>(now_channel_)];
+  offers_.clear();
+  offering_.clear();
+  for (Stream& s : streams_) {
+    Batch& b = s.batch;
+    if (b.all_taken()) fill(s);
+    if (b.all_taken()) continue;
+    offers_.push_back({{b.requests.data(), b.count}, {b.arrive.data(), b.count}, {b.accepted.data(), b.count}, b.taken,
+                       s.have});
+    offering_.push_back(&s);
+  }
+  boundary_ = controller.serve(offers_, boundary_);
+  std::int64_t taken = 0;
+  left_ = false;
+  for (std::size_t i = 0; i < offers_.size(); ++i) {
+    Batch& b = offering_[i]->batch;
+    taken += static_cast<std::int64_t>(offers_[i].taken - b.taken);
+    for (; b.taken < offers_[i].taken; ++b.taken) {
+      std::int64_t& accepted = results_.accept_tick[b.row[b.taken]];
+      if (accepted < 0) accepted = b.accepted[b.taken];
+    }
+    left_ = left_ || !b.all_taken() || offering_[i]->have;
+  }
+  bytes_ += taken * config_.access_bytes;
+  if (taken == 0 && controller.completions.empty() && controller.next_event() == kNeverTick) stands_still();
+  collect();
+  serving_ = left_ && serves();
+  if (!serving_) {
+    for (Stream& s : streams_) put_back(s);
+    offer(boundary_);
+    if (skipping_) at_boundary(boundary_);
+  }
+  return taken + 1;
+}
+
 void Replay::collect() {
   Channel& controller = *controllers_[static_cast<std::size_t>(now_channel_)];
   if (controller.completions.empty() && controller.commands.empty()) return;
-  for (const Completion& c : controller.completions) finish(c);
+  if (!map_ && !recording_.on) {
+    for (const Completion& c : controller.completions) {  // one burst a row
+      const std::uint32_t row = row_of(c.tag);
+      results_.issue_tick[row] = c.issue_tick;
+      results_.done_tick[row] = c.done_tick;
+      results_.row_result[row] = static_cast<std::uint8_t>(c.row_result);
+      last_done_ = std::max(last_done_, c.done_tick);
+    }
+    finished_ += static_cast<std::int64_t>(controller.completions.size());
+  } else {
+    for (const Completion& c : controller.completions) finish(c);
+  }
   controller.completions.clear();
   for (const IssuedCommand& i : controller.commands) commands_.push_back({now_channel_, i});
   controller.commands.clear();
 }
 
-// The row of the table that a burst belongs to.
-std::uint32_t Replay::row_of(std::uint64_t tag) const {
+// The row of the table that a burst belongs to, in a table of addresses.
+std::uint32_t Replay::span_of(std::uint64_t tag) const {
   const Stream& s = streams_[streams_.size() > 1 ? tag & 1 : 0];
   const auto ordinal = static_cast<std::int64_t>(tag >> 1);
-  if (!map_) return s.rows[static_cast<std::size_t>(ordinal)];
   if (ordinal >= s.spans.back().first) return s.spans.back().row;
   const auto behind = std::upper_bound(s.spans.begin(), s.spans.end(), ordinal,
                                        [](std::int64_t x, const Span& span) { return x < span.first; });
@@ -202,7 +318,6 @@ bool Replay::run(std::int64_t events) {
       now_channel_ = 0;
       closing_ = false;
       start_channel();
-      offer(0);
     }
     Channel& controller = *controllers_[static_cast<std::size_t>(now_channel_)];
     if (closing_) {  // refreshes and row closings due before the whole run ends
@@ -225,8 +340,11 @@ bool Replay::run(std::int64_t events) {
         closing_ = true;
       } else {
         start_channel();
-        offer(0);
       }
+      continue;
+    }
+    if (serving_) {
+      events -= serve();
       continue;
     }
     if (resume_at_ >= 0) {
@@ -238,6 +356,7 @@ bool Replay::run(std::int64_t events) {
     const bool stops = blocked_ || skipping_ || arrival_ == kNeverTick || config_.slot_freed_at_act;
     const std::int64_t next = controller.advance_through(arrival_, stops);
     --events;
+    if (next == kNeverTick && arrival_ == kNeverTick) stands_still();
     if (next != kNeverTick) {
       // a queue gets room when a request leaves it: with a completion, or at its ACT
       if (!controller.completions.empty() || next == arrival_ || config_.slot_freed_at_act) {
@@ -246,14 +365,12 @@ bool Replay::run(std::int64_t events) {
       } else if (!controller.commands.empty()) {
         collect();
       }
-    } else if (arrival_ != kNeverTick) {
+    } else {
       const std::int64_t tick = arrival_;
       offer(tick);
       if (skipping_) at_boundary(tick);
-    } else {
-      throw std::logic_error("memory channel " + std::to_string(now_channel_) + " stands still:\n" +
-                             controller.describe_wait());
     }
+    if (skipping_ && left_ && serves()) serving_ = true;
   }
   return false;
 }

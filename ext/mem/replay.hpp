@@ -81,6 +81,18 @@ class Replay {
     std::int64_t first = 0;  // ordinal
     std::uint32_t row = 0;   // of the table
   };
+  // Bursts in front of the cursor that the channel takes by itself.
+  struct Batch {
+    std::vector<Request> requests;
+    std::vector<std::int64_t> arrive;
+    std::vector<std::int64_t> accepted;
+    std::vector<std::uint32_t> row;
+    std::size_t count = 0;
+    std::size_t taken = 0;
+    Cursor from;  // of the first one
+
+    [[nodiscard]] bool all_taken() const { return taken == count; }
+  };
   // The bursts one queue pair of a channel is offered, in row order.
   struct Stream : Cursor {
     std::vector<std::uint32_t> rows;
@@ -90,6 +102,7 @@ class Replay {
     std::int64_t bursts_per_dram_row = 0;  // of a plain address range, through all banks; 0: no such count
     int pc = -1;                           // -1: every pseudo-channel
     bool blocked = false;
+    Batch batch;
   };
   // A macro-step that is being recorded.
   struct Recording {
@@ -114,9 +127,22 @@ class Replay {
   static void name(const Stream& s, Cursor& c);
   void fetch(Stream& s);
   void offer(std::int64_t boundary);
+  [[nodiscard]] bool serves() const;
+  std::int64_t serve();
+  void fill(Stream& s);
+  void fill_rows(Stream& s, std::int64_t most);
+  [[nodiscard]] static std::uint64_t tag_of(const Stream& s, std::int64_t ordinal) {
+    return static_cast<std::uint64_t>(ordinal) << 1 | static_cast<std::uint64_t>(s.pc > 0);
+  }
+  void put_back(Stream& s);
+  [[noreturn]] void stands_still() const;
   void collect();
   void finish(const Completion& c);
-  [[nodiscard]] std::uint32_t row_of(std::uint64_t tag) const;
+  [[nodiscard]] std::uint32_t row_of(std::uint64_t tag) const {
+    if (map_) return span_of(tag);
+    return streams_[streams_.size() > 1 ? tag & 1 : 0].rows[static_cast<std::size_t>(tag >> 1)];
+  }
+  [[nodiscard]] std::uint32_t span_of(std::uint64_t tag) const;
 
   // -- macro-steps
   void at_boundary(std::int64_t tick);
@@ -156,6 +182,10 @@ class Replay {
   std::vector<std::int32_t> form_;
   std::vector<IssuedCommand> moved_;
   int now_channel_ = -1;
+  std::int64_t boundary_ = 0;          // up to here all is done
+  bool serving_ = false;               // the channel takes requests by itself, out of the batches
+  std::vector<Offers> offers_;
+  std::vector<Stream*> offering_;
   std::int64_t arrival_ = kNeverTick;  // of the next burst that is not held back by a full queue
   bool left_ = false;                  // bursts to be offered
   bool blocked_ = false;               // and some held back by a full queue

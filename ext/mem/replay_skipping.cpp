@@ -99,7 +99,7 @@ void Replay::at_boundary(std::int64_t tick) {
   if (recording_.on) finish_recording(tick);
   int repeats = 0;
   for (std::int64_t end = repeat(tick); end >= 0; end = repeat(tick)) {
-    tick = end;
+    tick = boundary_ = end;
     misses_ = 0;
     arrival_ = kNeverTick;
     if (++repeats == kRepeatsAtOnce) {
