@@ -2,6 +2,9 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <array>
+#include <random>
 #include <tuple>
 #include <vector>
 
@@ -65,4 +68,67 @@ TEST_CASE("a pseudo-channel of 64 banks with queues of 32 fits 8 KB") {
   const std::size_t one = size();
   c.pseudo_channels = 2;
   CHECK(size() <= 2 * one);
+}
+
+TEST_CASE("requests taken by the channel itself go as those offered one by one") {
+  for (const bool shared_bus : {false, true}) {
+    for (const int pseudo_channels : {1, 2}) {
+      ChannelConfig c;
+      c.pseudo_channels = pseudo_channels;
+      c.bank_groups = 2;
+      c.banks_per_group = 2;
+      c.rows = 4;
+      c.columns = 4;
+      c.read_queue = c.write_queue = 6;
+      c.write_high = 4;
+      c.write_low = 1;
+      c.age_cap = 8;
+      c.shared_command_bus = shared_bus;
+      c.log_commands = true;
+      c.rules = {{Scope::bank, Command::ACT, Command::RD, 5, 1},      {Scope::bank, Command::ACT, Command::WR, 4, 1},
+                 {Scope::bank, Command::PREpb, Command::ACT, 5, 1},   {Scope::bank, Command::WR, Command::PREpb, 7, 1},
+                 {Scope::bank_group, Command::RD, Command::RD, 3, 1}, {Scope::channel, Command::RD, Command::RD, 1, 1},
+                 {Scope::channel, Command::ACT, Command::ACT, 2, 1}};
+      std::mt19937 draws(7);
+      std::array<std::vector<Request>, 2> requests;
+      std::array<std::vector<std::int64_t>, 2> arrive;
+      for (std::int64_t i = 0; i < 600; ++i) {
+        Request r;
+        r.op = draws() % 3 == 0 ? Op::write : Op::read;
+        r.pc = static_cast<std::uint8_t>(pseudo_channels == 2 ? draws() % 2 : 0);
+        r.bg = static_cast<std::uint8_t>(draws() % 2);
+        r.bank = static_cast<std::uint8_t>(draws() % 2);
+        r.row = static_cast<std::int32_t>(draws() % 4);
+        r.column = static_cast<std::int32_t>(draws() % 4);
+        r.tag = static_cast<std::uint64_t>(i);
+        requests[r.pc].push_back(r);
+        arrive[r.pc].push_back(i < 300 ? 0 : i * 9);
+      }
+      const auto serve = [&](auto&& once) {
+        Controller controller(c);
+        std::array<std::vector<std::int64_t>, 2> accepted;
+        std::vector<Offers> offers;
+        for (std::size_t pc = 0; pc < 2; ++pc) {
+          accepted[pc].assign(requests[pc].size(), -1);
+          if (!requests[pc].empty()) offers.push_back({requests[pc], arrive[pc], accepted[pc]});
+        }
+        std::int64_t tick = 0;
+        while (!std::all_of(offers.begin(), offers.end(), [](const Offers& o) { return o.all_taken(); })) {
+          tick = once(controller, offers, tick);
+        }
+        for (std::int64_t t = controller.next_event(); t != kNeverTick; t = controller.next_event()) {
+          controller.advance(t);
+        }
+        CHECK(controller.verify_conservation() == "");
+        CHECK(controller.completions.size() == 600);
+        std::vector<std::tuple<std::int64_t, Command, int, int>> issued;
+        for (const IssuedCommand& i : controller.commands) issued.emplace_back(i.tick, i.command, i.pc, i.bank);
+        return std::tuple{accepted, issued};
+      };
+      const auto by_itself = serve([](Controller& m, auto& offers, std::int64_t t) { return m.serve(offers, t); });
+      const auto one_by_one =
+          serve([](Controller& m, auto& offers, std::int64_t t) { return m.Channel::serve(offers, t); });
+      CHECK((by_itself == one_by_one));
+    }
+  }
 }

@@ -187,8 +187,17 @@ void Replay::fill_rows(Stream& s, std::int64_t most) {
   for (std::size_t k = 0; k < b.count; ++k) {
     const std::uint32_t i = s.rows[first + k];
     Request& r = b.requests[k];
-    r = {static_cast<Op>(table_.op[i]), table_.pseudo_channel[i], table_.stack_id[i], table_.bank_group[i],
-         table_.bank[i], 0, 0, 0, table_.row[i], table_.column[i], 0};
+    r = {static_cast<Op>(table_.op[i]),
+         table_.pseudo_channel[i],
+         table_.stack_id[i],
+         table_.bank_group[i],
+         table_.bank[i],
+         0,
+         0,
+         0,
+         table_.row[i],
+         table_.column[i],
+         0};
     r.tag = tag_of(s, s.ordinal + static_cast<std::int64_t>(k));
     b.arrive[k] = table_.arrive_tick[i];
     b.row[k] = i;
@@ -240,8 +249,8 @@ std::int64_t Replay::serve() {
     Batch& b = s.batch;
     if (b.all_taken()) fill(s);
     if (b.all_taken()) continue;
-    offers_.push_back({{b.requests.data(), b.count}, {b.arrive.data(), b.count}, {b.accepted.data(), b.count}, b.taken,
-                       s.have});
+    offers_.push_back(
+        {{b.requests.data(), b.count}, {b.arrive.data(), b.count}, {b.accepted.data(), b.count}, b.taken, s.have});
     offering_.push_back(&s);
   }
   boundary_ = controller.serve(offers_, boundary_);
@@ -252,7 +261,8 @@ std::int64_t Replay::serve() {
     taken += static_cast<std::int64_t>(offers_[i].taken - b.taken);
     for (; b.taken < offers_[i].taken; ++b.taken) {
       std::int64_t& accepted = results_.accept_tick[b.row[b.taken]];
-      if (accepted < 0) accepted = b.accepted[b.taken];
+      const std::int64_t tick = b.accepted[b.taken];
+      if (accepted < 0 || tick < accepted) accepted = tick;  // a row's bursts may be those of several streams
     }
     left_ = left_ || !b.all_taken() || offering_[i]->have;
   }

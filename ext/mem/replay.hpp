@@ -182,8 +182,8 @@ class Replay {
   std::vector<std::int32_t> form_;
   std::vector<IssuedCommand> moved_;
   int now_channel_ = -1;
-  std::int64_t boundary_ = 0;          // up to here all is done
-  bool serving_ = false;               // the channel takes requests by itself, out of the batches
+  std::int64_t boundary_ = 0;  // up to here all is done
+  bool serving_ = false;       // the channel takes requests by itself, out of the batches
   std::vector<Offers> offers_;
   std::vector<Stream*> offering_;
   std::int64_t arrival_ = kNeverTick;  // of the next burst that is not held back by a full queue
