@@ -132,3 +132,22 @@ TEST_CASE("requests taken by the channel itself go as those offered one by one")
     }
   }
 }
+
+TEST_CASE("a row that stays open for any number of time bases is open for exactly that long") {
+  ChannelConfig c;
+  c.rows = 2;
+  c.columns = 2;
+  c.rules = {{Scope::bank, Command::ACT, Command::RD, 5, 1}};
+  Controller controller(c);
+  Request r;
+  std::int64_t opened = -1;
+  for (const std::int64_t at : {std::int64_t{0}, std::int64_t{3} << 30, std::int64_t{11} << 30}) {
+    r.column = at == 0 ? 0 : 1;
+    controller.accept(r, at);
+    for (std::int64_t t = controller.next_event(); t != kNeverTick; t = controller.next_event()) controller.advance(t);
+    if (at == 0) opened = 1;
+    const std::int64_t now = at + 100;
+    CHECK(controller.any_open_ticks(now) == now - opened);
+    CHECK(controller.bank_counters(0, 0, now).busy_ticks == now - opened);
+  }
+}

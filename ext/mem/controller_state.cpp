@@ -15,17 +15,36 @@ void Controller::rebase(std::int64_t tick) {
     if (at == kFar || at == kLongAgo) return;
     at = static_cast<std::int32_t>(std::max<std::int64_t>(at - shift, kLongAgo));
   };
+  // what has lasted for longer than a base reaches back goes on from its edge; the time before is booked
+  const auto move_start = [shift](std::int32_t& at, std::int64_t& booked) {
+    const std::int64_t earliest = std::int64_t{kLongAgo} + 1;  // kLongAgo itself may stand for none
+    const std::int64_t moved = at - shift;
+    at = static_cast<std::int32_t>(std::max(moved, earliest));
+    booked += at - moved;
+  };
   for (std::int32_t& at : bus_) move(at);
-  for (PseudoChannel& p : pcs_) {
+  for (std::size_t pc = 0; pc < pcs_.size(); ++pc) {
+    PseudoChannel& p = pcs_[pc];
+    for (std::size_t b = 0; b < kMaxBanks; ++b) {
+      if ((p.open & bit(static_cast<int>(b))) == 0) {
+        move(p.opened_at[b]);
+      } else {
+        move_start(p.opened_at[b], bank_counter(static_cast<int>(pc), static_cast<int>(b)).busy_ticks);
+      }
+    }
+    if (p.open == 0) {
+      move(p.any_open_since);
+    } else {
+      move_start(p.any_open_since, counters_.any_open_ticks);
+    }
+    if (p.blocked_since != kLongAgo) move_start(p.blocked_since, counters_.blocked_by_return_ticks);
     for (PerBank<std::int32_t>& e : p.e.banks) {
       for (std::int32_t& at : e) move(at);
     }
-    for (auto* e : {&p.opened_at, &p.used_at}) {
-      for (std::int32_t& at : *e) move(at);
-    }
+    for (std::int32_t& at : p.used_at) move(at);
     for (std::int32_t& at : p.e.own) move(at);
     for (std::int32_t& at : p.e.act_ring) move(at);
-    for (std::int32_t* at : {&p.refresh_at, &p.any_open_since, &p.blocked_since}) move(*at);
+    move(p.refresh_at);
   }
   for (Queues& q : queues_) move(q.changed_at);
   move(refresh_at_);
