@@ -35,11 +35,12 @@ MUTANTS = {
 
 NETWORK = {"wake": 6, "vc": 6, "arbiter": 10}
 FOCUS = {
+    "queue": {"stop": 400, "count": 9000},  # one flip in 800 of this case shows it
     "wake": {"stop": 450, "count": 6000, "seed": 3, "only": NETWORK["wake"]},
     "vc": {"count": 600, "names": NETWORK["vc"]},
     "arbiter": {"stop": 300, "count": 600, "names": NETWORK["arbiter"]},
 }
-"""Another stop, and flips of the network alone, or of what its routers name."""
+"""Another stop or more flips, and flips of the network alone, or of what its routers name."""
 
 
 @pytest.mark.parametrize("name", flip_cases.CASES)
