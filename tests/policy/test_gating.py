@@ -56,9 +56,8 @@ def experiment(*overrides: str) -> Experiment:
 
 
 def test_a_gate_of_no_penalty_is_the_placement_without_it() -> None:
-    free = "policies.3.params={file: hda-moe-hybrid, r_comp: 0, r_comm: 0}"
-    gated = experiment(free).run("hybrid_gated", rung="link")
-    plain = experiment(free).run("hybrid", rung="link")
+    free = experiment("policies.3.params.r_comp=0", "policies.3.params.r_comm=0")
+    gated, plain = free.run("hybrid_gated", rung="link"), free.run("hybrid", rung="link")
     assert (gated.layers["changed_choices"] == 0).all()
     assert "changed_choices" not in plain.layers
     assert gated.layers["total_fs"].tolist() == plain.layers["total_fs"].tolist()
