@@ -35,23 +35,15 @@ def train(
     Rewards are counterfactual and measured at link and rate: every window runs under the present layout and under that
     after the chosen edit, on the same token groups.
     """
-    from cosim.config.errors import ConfigErrors, did_you_mean, one_of
     from cosim.experiment import Experiment
     from cosim.report.directory import write_atomically
+    from cosim.run.residency_episode import policy_params
     from cosim.run.residency_training import TrainingOptions, curve_csv
     from cosim.run.residency_training import train as run_training
 
     loaded = Experiment.load(experiment, overrides)
-    titles = [policy.title for policy in loaded.spec.policies if policy.name == "hcrmap"]
-    if title not in titles:
-        raise ConfigErrors.single(
-            one_of(titles) if titles else "an experiment with the policy hcrmap",
-            repr(title),
-            path="--policy",
-            suggestion=did_you_mean(title, titles),
-        )
+    params = policy_params(loaded.spec, title, path="--policy")
     loaded.check()
-    chosen = next(policy for policy in loaded.spec.policies if policy.title == title)
     options = TrainingOptions(windows=windows, layers=layers, seed=seed)
     shown = max(windows // 20, 1)
 
@@ -59,7 +51,7 @@ def train(
         if done % shown == 0 or done == total:
             click.echo(f"train: {done} of {total} windows", err=True)
 
-    training = run_training(loaded.setup, dict(chosen.params), options, progress)
+    training = run_training(loaded.setup, params, options, progress)
     training.network.save(out, experiment=loaded.name, options=repr(options))
     click.echo(f"{out}: {out.stat().st_size} B")
     first, last = training.mean_reward(0), training.mean_reward(4)

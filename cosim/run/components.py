@@ -91,16 +91,19 @@ def component_frames(spec: ExperimentSpec, setup: Setup) -> dict[str, pd.DataFra
     as mapped (``grouped``) and in the order of their numbers (``in_order``).
     """
     frames: dict[str, pd.DataFrame] = {}
-    if spec.components is not None and spec.components.hotspot is not None:
-        frames["hotspot"] = _hotspot(spec.components.hotspot)
-    if spec.components is not None and spec.components.communication is not None:
-        frames["communication"] = _communication(spec.components.communication, setup)
-    if spec.components is not None and spec.components.complementarity is not None:
-        frames["complementarity"] = _complementarity(spec.components.complementarity, setup)
-    if spec.components is not None and spec.components.loads is not None:
-        frames["loads"] = _loads(spec.components.loads, setup)
-    if spec.components is not None and spec.components.grouping is not None:
-        frames["grouping"] = _grouping(spec.components.grouping, setup)
+    wanted = spec.components
+    if wanted is None:
+        return frames
+    if wanted.hotspot is not None:
+        frames["hotspot"] = _hotspot(wanted.hotspot)
+    if wanted.communication is not None:
+        frames["communication"] = _communication(wanted.communication, setup)
+    if wanted.complementarity is not None:
+        frames["complementarity"] = _complementarity(wanted.complementarity, setup)
+    if wanted.loads is not None:
+        frames["loads"] = _loads(wanted.loads, setup)
+    if wanted.grouping is not None:
+        frames["grouping"] = _grouping(wanted.grouping, setup)
     return frames
 
 

@@ -22,7 +22,7 @@ from gymnasium import spaces
 from cosim.config.errors import ConfigErrors, did_you_mean, one_of
 from cosim.policy.hcrmap import HCRMap
 from cosim.policy.hcrmap.edits import FEATURES, Edit
-from cosim.run.residency_episode import ResidencyEpisode, RewardWeights, check_profile
+from cosim.run.residency_episode import ResidencyEpisode, RewardWeights, check_profile, policy_params
 from cosim.run.setup import Setup
 from cosim.system import open_experiment
 
@@ -82,14 +82,7 @@ class ResidencyEnvironment(gymnasium.Env[Observation, np.int64]):
             ConfigErrors: all errors of the experiment; a policy it does not have; no layers, windows or known start.
         """
         loaded = open_experiment(experiment, overrides)
-        titles = [one.title for one in loaded.spec.policies if one.name == "hcrmap"]
-        if policy not in titles:
-            raise ConfigErrors.single(
-                one_of(titles) if titles else "an experiment with the policy hcrmap",
-                repr(policy),
-                path="policy",
-                suggestion=did_you_mean(policy, titles),
-            )
+        self._params = {**policy_params(loaded.spec, policy, path="policy"), "start": start}
         self.setup = Setup(loaded)
         check_profile(self.setup)
         if not 1 <= layers <= len(self.setup.layers):
@@ -98,8 +91,6 @@ class ResidencyEnvironment(gymnasium.Env[Observation, np.int64]):
             raise ConfigErrors.single("at least one window", str(windows), path="windows")
         if start not in STARTS:
             raise ConfigErrors.single(one_of(STARTS), repr(start), path="start", suggestion=did_you_mean(start, STARTS))
-        params = next(dict(one.params) for one in loaded.spec.policies if one.title == policy)
-        self._params: dict[str, object] = {**params, "start": start}
         self._layers, self._windows = layers, windows
         self._weights = RewardWeights(exposed, churn, windows)
         self._episode: ResidencyEpisode | None = None
@@ -144,15 +135,14 @@ class ResidencyEnvironment(gymnasium.Env[Observation, np.int64]):
         self._state, self._edits = episode.window(np.sort(batch), self._number)
         features = np.zeros((self.most_edits, len(FEATURES)), dtype=np.float32)
         features[: len(self._edits)] = [edit.features for edit in self._edits]
-        mask = np.zeros(self.most_edits, dtype=np.int8)
-        mask[: len(self._edits)] = 1
-        return {"edits": features, "mask": mask}
+        return {"edits": features, "mask": self._mask()}
+
+    def _mask(self) -> npt.NDArray[np.int8]:
+        return (np.arange(self.most_edits) < len(self._edits)).astype(np.int8)
 
     def _info(self, edit: str, legal: bool) -> dict[str, Any]:
         assert self._state.what_if is not None
-        mask = np.zeros(self.most_edits, dtype=np.int8)
-        mask[: len(self._edits)] = 1
-        return {"action_mask": mask, "batch_s": self._state.what_if(None), "edit": edit, "legal": legal}
+        return {"action_mask": self._mask(), "batch_s": self._state.what_if(None), "edit": edit, "legal": legal}
 
 
 def _words(edit: Edit) -> str:

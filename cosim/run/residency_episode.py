@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from cosim.config.errors import ConfigErrors
+from cosim.config.errors import ConfigErrors, did_you_mean, one_of
+from cosim.config.schema_experiment import ExperimentSpec
 from cosim.policy.base import ActionKind, Pressure, Profile, WindowState
 from cosim.policy.hcrmap import HCRMap
 from cosim.policy.hcrmap.edits import FEATURES, Edit
@@ -19,7 +20,7 @@ from cosim.run.setup import Setup
 from cosim.workload.groups import token_groups, token_homes
 from cosim.workload.lowering import lower_layer
 
-__all__ = ["ResidencyEpisode", "RewardWeights", "check_profile"]
+__all__ = ["ResidencyEpisode", "RewardWeights", "check_profile", "policy_params"]
 
 _DONE = 0
 
@@ -31,6 +32,22 @@ class RewardWeights:
     exposed: float = 1.0
     churn: float = 0.002
     horizon_windows: int = 40
+
+
+def policy_params(spec: ExperimentSpec, title: str, *, path: str) -> dict[str, object]:
+    """Parameters of the experiment's policy of kind ``hcrmap`` with that title.
+
+    Raises ConfigErrors, at ``path``, where there is none.
+    """
+    found = {policy.title: dict(policy.params) for policy in spec.policies if policy.name == "hcrmap"}
+    if title not in found:
+        raise ConfigErrors.single(
+            one_of(list(found)) if found else "an experiment with the policy hcrmap",
+            repr(title),
+            path=path,
+            suggestion=did_you_mean(title, list(found)),
+        )
+    return found[title]
 
 
 def check_profile(setup: Setup) -> None:
