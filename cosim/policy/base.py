@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -24,12 +24,14 @@ __all__ = [
     "GateState",
     "Outcome",
     "Policy",
+    "PreBroadcast",
     "Prefetch",
     "PrefetchState",
     "Pressure",
     "Profile",
     "ResidencyAction",
     "Revoke",
+    "RoutedAction",
     "RoutedEvent",
     "WindowState",
 ]
@@ -118,10 +120,28 @@ class Revoke:
 
 
 @dataclass(frozen=True)
+class PreBroadcast:
+    """Bring a whole replica of an expert to every compute endpoint that has none, before its layer is routed.
+
+    Nodes pass the weights on to each other in chunks of ``chunk_bytes``, along a tree of near neighbours; with 0 every
+    node reads all of them from the expert's home. The replicas are published together, when the last node has its own;
+    what lies at a node already, a part of a split expert, is not sent to it again.
+    """
+
+    layer: int
+    expert: int
+    chunk_bytes: int = 0
+
+
+RoutedAction: TypeAlias = "Prefetch | Revoke | PreBroadcast | ResidencyAction"
+"""What :meth:`Policy.on_routed` may ask for."""
+
+
+@dataclass(frozen=True)
 class Outcome:
     """What became of an action: ``done``, ``deferred`` or ``refused``, and why."""
 
-    action: ResidencyAction | Prefetch | Revoke
+    action: RoutedAction
     status: str
     reason: str = ""
 
@@ -158,7 +178,8 @@ class RoutedEvent:
 
     ``next_layer`` is the MoE layer that runs next (the first one again at a batch's end), -1 at the end of the run.
     ``ids``: the experts of every token in this layer, shape (tokens, slots), -1 for an empty slot; the tokens of a
-    batch keep their rows from layer to layer.
+    batch keep their rows from layer to layer. ``homes``: compute endpoint at which each of them waits, int32, shape
+    (tokens,).
     """
 
     time_fs: int
@@ -172,6 +193,7 @@ class RoutedEvent:
     prefetches: Sequence[PrefetchState]
     outcomes: Sequence[Outcome]
     ids: npt.NDArray[np.integer] = field(default_factory=lambda: np.empty((0, 0), dtype=np.int64))
+    homes: npt.NDArray[np.int32] = field(default_factory=lambda: np.empty(0, dtype=np.int32))
 
 
 @dataclass(frozen=True)
@@ -267,8 +289,11 @@ class Policy:
         """The slow loop: residency actions after each decision window."""
         return ()
 
-    def on_routed(self, event: RoutedEvent) -> Sequence[Prefetch | Revoke]:
-        """Prefetches to start and to withdraw once a layer's routing is known."""
+    def on_routed(self, event: RoutedEvent) -> Sequence[RoutedAction]:
+        """What to start and to withdraw once a layer's routing is known: prefetches, broadcasts, residency actions.
+
+        The layer itself runs on the replicas that ``event.directory`` shows; none that it uses may be evicted here.
+        """
         return ()
 
     def execute_at(

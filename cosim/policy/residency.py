@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cosim.config.errors import ConfigError, ConfigErrors
-from cosim.policy.base import ActionKind, Outcome, ResidencyAction
+from cosim.policy.base import ActionKind, Outcome, PreBroadcast, ResidencyAction
 from cosim.policy.directory import DIRECTORY, HOST, NEAR_MEMORY, Directory, ExpertPart, PlacedReplica, Placement
 from cosim.policy.placement import memory_tier, nearest_memory
 from cosim.policy.weight_store import ConsistencyError, RegionKey, WeightStore
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from cosim.config.schema_model import ModelSpec
     from cosim.system import System
 
-__all__ = ["CopyOrder", "RegionAllocator", "Residency"]
+__all__ = ["BroadcastOrder", "CopyOrder", "RegionAllocator", "Residency"]
 
 _LAYER, _EXPERT, _VERSION, _TIER, _MEMORY, _ADDRESS = (
     list(DIRECTORY.names or ()).index(name) for name in ("layer", "expert", "version", "tier", "memory", "address")
@@ -103,6 +103,21 @@ class CopyOrder:
     bytes: int
     replaces: int = -1
     """A replica that leaves the directory when this one is published; -1: none."""
+
+
+@dataclass(frozen=True)
+class BroadcastOrder:
+    """Copies of one expert that were allowed and must now be made together.
+
+    chunk_bytes: whole bursts that are passed on at once; 0: every endpoint reads for itself. copies: one to each
+    endpoint; their own source is the expert's home, or its first part. parts: where the weights are read: memory,
+    address, first byte of the copy that they fill, and bytes.
+    """
+
+    action: PreBroadcast
+    chunk_bytes: int
+    copies: tuple[CopyOrder, ...]
+    parts: tuple[tuple[int, int, int, int], ...]
 
 
 class Residency:
@@ -504,6 +519,52 @@ class Residency:
             return f"{held + self._expert_bytes} B of replicas exceed the budget of {self._budget_bytes} B"
         return self._prepare(action, min(published, key=lambda row: int(row["replica"])))
 
+    def broadcast(self, action: PreBroadcast, *, recorded: bool = False) -> BroadcastOrder | str:
+        """Takes room for a whole replica at every compute endpoint without one; why not, where one of them has none.
+
+        All of them or none, in the tier of the expert's home. ``recorded`` as of :meth:`propose`: the budget is not
+        checked again and the identities are taken in any case.
+        """
+        self._recorded = recorded
+        held = [row for row in self._rows.values() if _same_key(row, action.layer, action.expert)]
+        if not held:
+            return f"expert {action.expert} of layer {action.layer} has no replica to copy"
+        home = [row for row in held if int(row["part_of"]) == min(int(row["part_of"]) for row in held)]
+        tier = self._system.tiers[int(home[0]["tier"])].name
+        whole = {int(row["chiplet"]) for row in held if int(row["neurons"]) == self._neurons}
+        coming = [order for order in self._pending.values() if _same_key_of(order, action.layer, action.expert)]
+        whole |= {order.action.chiplet for order in coming}
+        targets = [place.index for place in self._system.compute_endpoints if place.index not in whole]
+        if not targets:
+            return "every endpoint has a whole replica of it"
+        leads = sum(int(row["part_of"]) == int(row["replica"]) for row in held) + len(coming)
+        if leads + len(targets) > self._max_replicas:
+            return f"it would have {leads + len(targets)} replicas, of at most {self._max_replicas}"
+        needed = self._held_bytes() + len(targets) * self._expert_bytes
+        if needed > self._budget_bytes and not recorded:
+            return f"{needed} B of replicas exceed the budget of {self._budget_bytes} B"
+        copies: list[CopyOrder] = []
+        first = self._next
+        for chiplet in targets:
+            memory = nearest_memory(self._system, self._system.routes, {}, chiplet, tier)
+            wish = ResidencyAction(ActionKind.promote, action.layer, action.expert, chiplet, memory, tier)
+            order = self._prepare(wish, home[0])
+            if isinstance(order, str):
+                for made in copies:
+                    self._drop(made.replica, order)
+                self._next = first + (len(targets) if recorded else 0)
+                return order
+            copies.append(order)
+        parts = []
+        filled = 0
+        for row in home:
+            size = min(int(row["bytes"]), self._expert_bytes - filled)  # parts are whole bursts, their sum may be more
+            if size > 0:
+                parts.append((int(row["memory"]), int(row["address"]), filled, size))
+            filled += size
+        chunk = -(-action.chunk_bytes // self._burst) * self._burst
+        return BroadcastOrder(action, chunk, tuple(copies), tuple(parts))
+
     def _held_bytes(self) -> int:
         """Bytes of routed replicas, those that come and those that drain included."""
         held = sum(int(row["bytes"]) for identity, row in self._rows.items() if identity not in self._shared)
@@ -791,6 +852,10 @@ def _region(row: npt.NDArray[np.void]) -> RegionKey:
 
 def _same_key(row: npt.NDArray[np.void], layer: int, expert: int) -> bool:
     return int(row["layer"]) == layer and int(row["expert"]) == expert
+
+
+def _same_key_of(order: CopyOrder, layer: int, expert: int) -> bool:
+    return order.action.layer == layer and order.action.expert == expert
 
 
 def _same_expert(row: npt.NDArray[np.void], action: ResidencyAction) -> bool:

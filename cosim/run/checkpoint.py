@@ -16,7 +16,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from cosim.policy.base import ActionKind, Outcome, Prefetch, PrefetchState, ResidencyAction, Revoke
+from cosim.policy.base import (
+    ActionKind,
+    Outcome,
+    PreBroadcast,
+    Prefetch,
+    PrefetchState,
+    ResidencyAction,
+    Revoke,
+    RoutedAction,
+)
 from cosim.policy.directory import DIRECTORY
 from cosim.policy.residency import CopyOrder
 from cosim.run.domains import DomainCounts
@@ -32,7 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = ["load_state", "record_from_json", "record_to_json", "save_state"]
 
-_SCHEMA = 6
+_SCHEMA = 7
 
 
 def save_state(loop: RunLoop) -> bytes:
@@ -115,7 +124,7 @@ def load_state(loop: RunLoop, data: bytes) -> None:
     loop.meter.restore(facts["pressure"])
     loop.moved = facts["moved"]
     loop.counted = facts["counted"]
-    loop.copies = {int(task): int(replica) for task, replica in facts["copies"]}
+    loop.copies = {int(replica): int(task) for replica, task in facts["copies"]}
     loop.kinds = {int(task): str(kind) for task, kind in facts["kinds"]}
     loop.demand = arrays["demand"]
     loop.policy.load(facts["policy"])
@@ -211,7 +220,7 @@ def record_from_json(data: Mapping[str, Any]) -> DecisionRecord:
     return record
 
 
-def _action_to_json(action: Prefetch | Revoke | ResidencyAction) -> dict[str, Any]:
+def _action_to_json(action: RoutedAction) -> dict[str, Any]:
     fields = asdict(action)
     if isinstance(action, ResidencyAction):
         fields["kind"] = action.kind.value
@@ -222,7 +231,7 @@ def _action_from_json(data: Mapping[str, Any]) -> Any:
     fields = {name: value for name, value in data.items() if name != "type"}
     if data["type"] == "ResidencyAction":
         return ResidencyAction(**{**fields, "kind": ActionKind(fields["kind"])})
-    return {"Prefetch": Prefetch, "Revoke": Revoke}[data["type"]](**fields)
+    return {"PreBroadcast": PreBroadcast, "Prefetch": Prefetch, "Revoke": Revoke}[data["type"]](**fields)
 
 
 def _outcome_to_json(outcome: Outcome) -> list[Any]:

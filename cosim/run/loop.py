@@ -15,11 +15,13 @@ from cosim.policy.base import (
     GateState,
     Outcome,
     Policy,
+    PreBroadcast,
     Prefetch,
     PrefetchState,
     Profile,
     ResidencyAction,
     Revoke,
+    RoutedAction,
     RoutedEvent,
     WindowState,
 )
@@ -171,7 +173,7 @@ class RunLoop:
         self.moved = dict.fromkeys((*TRAFFIC, *stacked), 0)
         self.counted = dict.fromkeys(self._counted(), 0)  # at the end of the layer before
         self.delivery = Delivery.on(self.machine.system, self.policy.delivery, f"policies.{self.policy.name}.delivery")
-        self.copies: dict[int, int] = {}  # engine task → replica
+        self.copies: dict[int, int] = {}  # replica → engine task with which its copy ends
         self.kinds: dict[int, str] = {}  # engine task → class its bytes count for
         self.next_prefetch = 0
         self.meter = PressureMeter(self.machine)
@@ -214,14 +216,22 @@ class RunLoop:
         if self._measured(unit):
             return True
         assert self.replay is not None
-        warms_up = any(isinstance(action, Prefetch) for action in self.replay.layer(*unit).actions)
+        warms_up = any(isinstance(action, (Prefetch, PreBroadcast)) for action in self.replay.layer(*unit).actions)
         return warms_up and following != (-1, -1) and self._measured(following)
 
     def _skip(self, batch: int, layer: int) -> None:
-        """Takes a unit's decisions as taken, without simulating it."""
+        """Takes a unit's decisions as taken, without simulating it: what they bring is there at once."""
         assert self.replay is not None
         self._settle()
-        self.record.add(batch, layer, self.replay.layer(batch, layer))
+        decided = self.replay.layer(batch, layer)
+        for action in decided.actions:
+            if isinstance(action, PreBroadcast):
+                order = self.residency.broadcast(action, recorded=True)
+                for copy in () if isinstance(order, str) else order.copies:
+                    self._published(copy.replica)
+            elif isinstance(action, ResidencyAction):
+                self._migrate([action], self.machine.now_fs)
+        self.record.add(batch, layer, decided)
 
     def _layer(self, batch: int, layer: int, following: tuple[int, int]) -> LayerResult:
         machine, model = self.machine, self.inputs.model
@@ -251,6 +261,7 @@ class RunLoop:
                 [live.state for live in self.prefetches.values()],
                 tuple(self.outcomes),
                 ids,
+                homes,
             )
             self.outcomes.clear()
             actions = tuple(self.policy.on_routed(event))
@@ -264,8 +275,7 @@ class RunLoop:
             helped = decided.chiplets
             self._check_assignment(groups, assigned, directory)
         effective = routed_fs + cost
-        decision = LayerDecision(actions, directory.rows["replica"][assigned], cost, chosen, helped)
-        self.record.add(batch, layer, decision)
+        served_by = directory.rows["replica"][assigned]
         domains: DomainCounts | None = None
         if helped is not None:
             assigned, directory, domains = self._helped(assigned, helped, directory)
@@ -283,7 +293,7 @@ class RunLoop:
             firsts = np.concatenate([firsts, np.zeros(len(shared), dtype=np.int64)])
         replicas = directory.rows[assigned].copy()
 
-        waits = {replica: task for task, replica in self.copies.items()} if self.replay is not None else None
+        waits = dict(self.copies) if self.replay is not None else None
         summed = firsts if self.policy.local_reduction else None
         tasks = lower_layer(
             groups,
@@ -303,10 +313,11 @@ class RunLoop:
             shared_reads=self._shared_reads(),
         )
         base = machine.engine.submit(tasks.columns, tasks.before, tasks.after, effective)
-        self._apply(actions, following[0], effective)
         in_use = [int(replica) for replica in np.unique(replicas["replica"]) if int(replica) not in (waits or {})]
         self.residency.check_reads(in_use)
         self.residency.use(in_use, 1)
+        taken = self._apply(actions, following[0], effective)
+        self.record.add(batch, layer, LayerDecision(taken, served_by, cost, chosen, helped))
         records = self._run_to_end_of_layer(base, tasks)
         self.residency.check_reads(np.unique(replicas["replica"]).tolist())
         self.residency.use(in_use, -1)
@@ -526,12 +537,34 @@ class RunLoop:
         assigned[away] = len(rows) + number.reshape(-1).astype(np.int32)
         return assigned, Directory(np.concatenate([rows, guests])), domains
 
-    def _apply(self, actions: Sequence[Prefetch | Revoke], batch: int, effective: int) -> None:
+    def _apply(self, actions: Sequence[RoutedAction], batch: int, effective: int) -> tuple[RoutedAction, ...]:
+        """Starts what was asked for; returns what a replay has to ask for again."""
+        taken: list[RoutedAction] = []
         for action in actions:
-            if isinstance(action, Revoke):
+            if isinstance(action, PreBroadcast):
+                if not self._pre_broadcast(action, effective):
+                    continue
+            elif isinstance(action, ResidencyAction):
+                if not self._migrate([action], effective):
+                    continue
+            elif isinstance(action, Revoke):
                 self._revoke(action, effective)
             else:
                 self._prefetch(action, batch, effective)
+            taken.append(action)
+        return tuple(taken)
+
+    def _pre_broadcast(self, action: PreBroadcast, effective: int) -> bool:
+        """Starts the copies of a broadcast; whether there is room for them."""
+        order = self.residency.broadcast(action, recorded=self.replay is not None)
+        if isinstance(order, str):
+            self.outcomes.append(Outcome(action, "refused", order))
+            return False
+        self.outcomes.append(Outcome(action, "deferred", "its copies are under way"))
+        end, tasks = self.machine.submit_broadcast(order, effective, FIRST_REPLICA)
+        self.copies.update(dict.fromkeys((copy.replica for copy in order.copies), end))
+        self.kinds.update(dict.fromkeys(tasks, "migration"))
+        return True
 
     def _prefetch(self, action: Prefetch, batch: int, effective: int) -> None:
         directory = self.residency.directory()
@@ -615,7 +648,7 @@ class RunLoop:
                 self._published(order.replica)
                 continue
             task = self.machine.submit_copy(order, effective, decision_key=FIRST_REPLICA + order.replica)
-            self.copies[task] = order.replica
+            self.copies[order.replica] = task
             self.kinds[task] = "migration"
         return taken
 
@@ -625,7 +658,7 @@ class RunLoop:
             self.outcomes.append(self.residency.interrupt(replica))
         else:
             self.outcomes.append(self.residency.publish(replica, intact=fault is None))
-        self.copies = {task: other for task, other in self.copies.items() if other != replica}
+        self.copies.pop(replica, None)
 
     # -- accounts
 

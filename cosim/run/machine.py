@@ -15,13 +15,14 @@ import numpy.typing as npt
 
 from cosim._core import Clock, Engine, TaskKind
 from cosim.config.schema_network import MESSAGE_CLASSES
+from cosim.run.broadcast import broadcast_steps
 from cosim.run.memory_channel import MemoryChannel
 from cosim.run.network_columns import end_terminals, flit_graph, link_tables, packet_payloads, ways
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cosim.policy.residency import CopyOrder
+    from cosim.policy.residency import BroadcastOrder, CopyOrder
     from cosim.system import System
     from cosim.system.networks import Gateway, Network
 
@@ -33,6 +34,7 @@ COMPUTE = int(TaskKind.compute)
 DECISION = int(TaskKind.decision)
 STREAM = int(TaskKind.stream)
 _COPY = int(TaskKind.copy)
+_DELAY = int(TaskKind.delay)
 
 RUNG_KNOBS = {
     "link": ("link", "rate"),
@@ -56,6 +58,7 @@ _COLUMNS: dict[str, Any] = {
     "key": np.int64,
     "group": np.int32,
 }
+_UNSET = ("source", "destination", "stream", "key", "group")
 _TERMS = ("source_queueing", "router", "link", "serialisation", "contention", "session_wait", "retry", "gateway")
 _NONE = np.empty(0, dtype=np.int64)
 
@@ -64,8 +67,7 @@ def single_task(
     kind: int, **fields: int
 ) -> tuple[dict[str, npt.NDArray[Any]], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Columns of one task without dependencies, as ``Engine.submit`` takes them."""
-    defaults = {"source": -1, "destination": -1, "stream": -1, "key": -1, "group": -1}
-    values = {**dict.fromkeys(_COLUMNS, 0), **defaults, "kind": kind, **fields}
+    values = {**dict.fromkeys(_COLUMNS, 0), **dict.fromkeys(_UNSET, -1), "kind": kind, **fields}
     return {name: np.array([values[name]], dtype=dtype) for name, dtype in _COLUMNS.items()}, _NONE, _NONE
 
 
@@ -155,6 +157,29 @@ class Machine:
         columns = {name: np.concatenate([copy[name], done[name]]) for name in copy}
         zero, one = np.array([0], dtype=np.int64), np.array([1], dtype=np.int64)
         return int(self.engine.submit(columns, zero, one, effective_fs))
+
+    def submit_broadcast(self, order: BroadcastOrder, effective_fs: int, first_key: int) -> tuple[int, list[int]]:
+        """Starts the copies of a broadcast; behind the last of them a decision for each, ``first_key`` + its replica.
+
+        Returns the task that ends with the last copy, and the copies themselves.
+        """
+        steps = broadcast_steps(self.system.routes, order)
+        copies, members = len(steps.bytes), len(order.copies)
+        kind = np.concatenate([np.full(copies, _COPY), [_DELAY], np.full(members, DECISION)])
+        columns = {name: np.full(len(kind), -1 if name in _UNSET else 0, dtype) for name, dtype in _COLUMNS.items()}
+        columns["kind"][:] = kind
+        columns["message_class"][:copies] = self.classes["prefetch"]
+        columns["source"][:copies] = self.nodes[steps.source]
+        columns["destination"][:copies] = self.nodes[steps.destination]
+        for name in ("bytes", "address", "to_address"):
+            columns[name][:copies] = getattr(steps, name)
+        columns["key"][copies + 1 :] = [first_key + copy.replica for copy in order.copies]
+        joined = np.arange(copies, dtype=np.int64)
+        told = copies + 1 + np.arange(members, dtype=np.int64)
+        before = np.concatenate([steps.before, joined, np.full(members, copies, dtype=np.int64)])
+        after = np.concatenate([steps.after, np.full(copies, copies, dtype=np.int64), told])
+        base = int(self.engine.submit(columns, before, after, effective_fs))
+        return base + copies, list(range(base, base + copies))
 
     def group(self, endpoints: Sequence[int]) -> int:
         """The number of a set of compute endpoints, for the column `group` of a stream or a transfer.

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from cosim.policy.base import Prefetch, ResidencyAction, Revoke
+from cosim.policy.base import ResidencyAction, RoutedAction
 
 __all__ = ["DecisionRecord", "LayerDecision"]
 
@@ -17,13 +17,14 @@ __all__ = ["DecisionRecord", "LayerDecision"]
 class LayerDecision:
     """What was decided when one layer was routed.
 
+    actions: as they were asked for; of broadcasts and residency actions those that were not refused.
     replicas: identity of the replica that serves each token group, int32, shape (groups,).
     cost_fs: time the decision took.
     ids: the experts that a gate chose, int32, shape (tokens, slots); None where routing was kept.
     chiplets: endpoint that works on each group, int32, shape (groups,); none: each at its replica's own.
     """
 
-    actions: tuple[Prefetch | Revoke, ...]
+    actions: tuple[RoutedAction, ...]
     replicas: npt.NDArray[np.int32]
     cost_fs: int
     ids: npt.NDArray[np.int32] | None = None
