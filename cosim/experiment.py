@@ -49,6 +49,8 @@ class Run:
         banks: per DRAM bank: bytes, commands, row results, busy cycles; empty where memory is a rate.
         chiplets: per endpoint: busy_fs, tokens, macs.
         experts: per (layer, expert, endpoint): groups, tokens, time in three stages.
+        tenants: per (batch, layer, tenant): tokens, time, bytes of copies, refusals; see
+            :class:`cosim.run.tenant_results.TenantRow`; empty where nobody shares the system.
         decisions: per seed, the decisions taken; see :class:`cosim.run.recording.DecisionRecord`.
         figures: exact counts per seed: flit_hops, dram_read_bytes ...
         skipped: per seed, what exact skipping did; figures and frames hold what is skipped all the same.
@@ -62,6 +64,7 @@ class Run:
     banks: pd.DataFrame
     chiplets: pd.DataFrame
     experts: pd.DataFrame
+    tenants: pd.DataFrame
     decisions: Mapping[int, DecisionRecord]
     figures: Mapping[int, Mapping[str, int]]
     skipped: Mapping[int, SkipReport]

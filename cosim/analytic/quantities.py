@@ -15,7 +15,7 @@ STATISTICS = ("mean", "p50", "p95", "p99", "max", "total")
 #: Stems whose mean bears the bare name, as in ``balance`` or ``bytes_weight``.
 _BARE = (
     "balance", "stack_balance", "replica_factor", "energy", "changed_choices", "top1_retention", "domains",
-    "domain_cores", "domain_shared_links",
+    "domain_cores", "domain_shared_links", "throttled",
 )  # fmt: skip
 
 #: What components and inputs are measured by on their own: exact figures without units of resampling, a number each.
@@ -51,11 +51,11 @@ _BYTES_STEM = re.compile(r"bytes_[a-z][a-z0-9_]*")
 class Quantity:
     """A metric: one statistic of one column of the layers frame.
 
-    The name is ``<stem>_<statistic>``; for traffic, balance, replica factor, energy, shares of changed routing and
-    domains of helpers the mean per layer and batch is just ``<stem>``.
+    The name is ``<stem>_<statistic>``; for traffic, balance, replica factor, energy, shares of changed routing and of
+    throttled layers and domains of helpers the mean per layer and batch is just ``<stem>``.
 
     stem:      layer_latency, stage_<stage>, bytes_<class>, balance, stack_balance, replica_factor, energy,
-               changed_choices, top1_retention, domains, domain_cores or domain_shared_links
+               changed_choices, top1_retention, domains, domain_cores, domain_shared_links or throttled
     statistic: one of STATISTICS, or ``exact`` for a figure of a component
     column:    column of the layers frame
     unit:      unit of the metric; ``scale`` is one unit of the column in it

@@ -33,7 +33,7 @@ def run(
 ) -> None:
     """Simulate an experiment without claims: stage times of every layer, bytes, flit-hops.
 
-    With --out the frames layers, groups, links, banks, chiplets and experts are written there as Parquet.
+    With --out the frames layers, groups, links, banks, chiplets, experts and tenants are written there as Parquet.
     """
     from cosim.experiment import Experiment
     from cosim.report.progress import RunProgress
@@ -55,7 +55,7 @@ def run(
         from cosim.report.timeline import trace_json_gz
 
         with RunDirectory(out, loaded.resolved) as directory:
-            for name in ("layers", "groups", "links", "banks", "chiplets", "experts"):
+            for name in ("layers", "groups", "links", "banks", "chiplets", "experts", "tenants"):
                 frame = getattr(result, name)
                 if len(frame):
                     frame.to_parquet(directory.path / f"{name}.parquet", index=False)

@@ -17,12 +17,14 @@ __all__ = [
     "BareOrBytes",
     "ByteCount",
     "BytesPerSecond",
+    "Energy",
     "EnergyPerBit",
     "EnergyPerByte",
     "EnergyPerOperation",
     "Femtoseconds",
     "Frequency",
     "OperationRate",
+    "Power",
 ]
 
 
@@ -75,6 +77,8 @@ Femtoseconds = Annotated[int, _Quantity(units.TIME, zero=True)]
 Frequency = Annotated[Fraction, _Quantity(units.FREQUENCY)]
 BytesPerSecond = Annotated[Fraction, _Quantity(units.BANDWIDTH)]
 OperationRate = Annotated[Fraction, _Quantity(units.OPERATION_RATE)]
+Energy = Annotated[Fraction, _Quantity(units.ENERGY, zero=True)]
 EnergyPerBit = Annotated[Fraction, _Quantity(units.ENERGY_PER_BIT, zero=True)]
 EnergyPerByte = Annotated[Fraction, _Quantity(units.ENERGY_PER_BYTE, zero=True)]
 EnergyPerOperation = Annotated[Fraction, _Quantity(units.ENERGY_PER_OPERATION, zero=True)]
+Power = Annotated[Fraction, _Quantity(units.POWER)]

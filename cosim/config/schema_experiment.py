@@ -15,6 +15,7 @@ from pydantic import (
 )
 
 from cosim.config.errors import did_you_mean, one_of
+from cosim.config.quantities import BareOrBytes
 from cosim.config.schema_hardware import HardwareSpec
 from cosim.config.schema_model import ModelSpec
 from cosim.config.spec import IndexSet, Indices, Items, Name, Problem, Reference, ShortSpec, Spec, duplicates, refuse
@@ -29,12 +30,14 @@ __all__ = [
     "FaultsSpec",
     "FullModelSpec",
     "HotspotComponentSpec",
+    "IsolationSpec",
     "LimitsSpec",
     "PartSpec",
     "PointSpec",
     "PolicySpec",
     "SamplingSpec",
     "SweepSpec",
+    "TenantSpec",
     "TraceSpec",
     "WorkloadSpec",
     "ZipfMarkovSpec",
@@ -313,6 +316,41 @@ class FaultsSpec(Spec):
             yield Problem((), "interruption and checksum of at most 1 together", shown)
 
 
+class TenantSpec(Spec):
+    """One tenant: whose requests of the trace, and how much of what all share may be its; no figure, no bound.
+
+    replica_bytes: copies of experts that are charged to it, those under way and those that drain included; the replicas
+    of the start are nobody's. prefetch_pages: its prefetches under way or waiting in buffers. queue_tokens: its tokens
+    that one chiplet holds at a time; the tokens of one expert's job come together, more than this alone.
+    """
+
+    requests: Indices
+    replica_bytes: BareOrBytes | None = None
+    prefetch_pages: Annotated[int, Field(ge=0)] | None = None
+    queue_tokens: Positive | None = None
+
+
+class IsolationSpec(Spec):
+    """Who shares the system. ``scrub``: a region of memory is written over before it is given to somebody else."""
+
+    tenants: dict[Name, TenantSpec]
+    scrub: bool = False
+
+    def problems(self) -> Iterator[Problem]:
+        if not self.tenants:
+            yield Problem(("tenants",), "at least one tenant, such as first: {requests: 0-63}", "none")
+        seen: list[tuple[str, IndexSet]] = []
+        for name, tenant in self.tenants.items():
+            for other, requests in seen:
+                if tenant.requests.overlaps(requests):
+                    yield Problem(
+                        ("tenants", name, "requests"),
+                        f"requests that are not those of tenant {other!r}, '{requests}'",
+                        f"'{tenant.requests}'",
+                    )
+            seen.append((name, tenant.requests))
+
+
 class SamplingSpec(Spec):
     """Which share of the (seed, batch, layer) units the rungs above ``link`` simulate; ``seed`` chooses them.
 
@@ -500,6 +538,7 @@ class ExperimentSpec(Spec):
     seeds: Annotated[Items[Seed], Field(min_length=1)]
     limits: LimitsSpec = Field(default_factory=LimitsSpec)
     faults: FaultsSpec | None = None
+    isolation: IsolationSpec | None = None
     sweeps: dict[Name, SweepSpec] = Field(default_factory=dict)
     components: ComponentsSpec | None = None
     companions: Items[Text] = ()

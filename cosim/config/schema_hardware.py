@@ -16,11 +16,13 @@ from cosim.config.quantities import (
     BareOrBytes,
     ByteCount,
     BytesPerSecond,
+    Energy,
     EnergyPerBit,
     EnergyPerByte,
     EnergyPerOperation,
     Femtoseconds,
     OperationRate,
+    Power,
 )
 from cosim.config.schema_network import MESSAGE_CLASSES, LevelSpec
 from cosim.config.schema_topology import LEVEL_TOPOLOGIES
@@ -34,6 +36,7 @@ __all__ = [
     "HardwareSpec",
     "MemorySpec",
     "NearMemorySpec",
+    "PowerCapSpec",
     "TierSpec",
 ]
 
@@ -214,13 +217,34 @@ class TierSpec(Spec):
 class EnergySpec(Spec):
     """Energy per bit and link traversal, per bit through a router, and per operation (half a multiply-accumulate).
 
-    ``near_memory``: per bit over the path between stacked memory and compute.
+    ``near_memory``: per bit over the path between stacked memory and compute. ``migration_control``: of directory and
+    control for one copy of a replica, ``gate``: for one token group, beside what either moves (the terms E_mig and
+    E_gate of Eq. 18 of seed 000, which gives no figures); none where not given.
     """
 
     link: EnergyPerBit
     router: EnergyPerBit | None = None
     near_memory: EnergyPerBit | None = None
     operation: EnergyPerOperation
+    migration_control: Energy | None = None
+    gate: Energy | None = None
+
+
+class PowerCapSpec(Spec):
+    """A cap on the system's mean power, held window by window (seed 000, section 4.5, after RAPL; it gives no figures).
+
+    A window of ``window_batches`` that took more energy than ``limit`` times its length makes the next one slow:
+    compute endpoints then work at ``throttled_rate`` of their rate.
+    """
+
+    limit: Power
+    throttled_rate: Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)]
+    window_batches: Annotated[int, Field(ge=1)] = 1
+
+    @property
+    def exact_rate(self) -> Fraction:
+        """The decimal text of ``throttled_rate`` taken exactly."""
+        return Fraction(repr(self.throttled_rate))
 
 
 class GatewayBufferSpec(Spec):
@@ -298,6 +322,7 @@ class HardwareSpec(Spec):
     gateways: dict[Name, GatewaySpec] = Field(default_factory=dict)
     tiers: dict[Name, TierSpec] = Field(default_factory=dict)
     energy: EnergySpec | None = None
+    power_cap: PowerCapSpec | None = None
     assumed: Items[str] = ()
 
     def problems(self) -> Iterator[Problem]:

@@ -23,9 +23,10 @@ from cosim.policy.weight_store import ConsistencyError, RegionKey, WeightStore
 
 if TYPE_CHECKING:
     from cosim.config.schema_model import ModelSpec
+    from cosim.policy.tenants import TenantLedger
     from cosim.system import System
 
-__all__ = ["BroadcastOrder", "CopyOrder", "RegionAllocator", "Residency"]
+__all__ = ["BroadcastOrder", "CopyOrder", "RegionAllocator", "Residency", "ScrubOrder"]
 
 _LAYER, _EXPERT, _VERSION, _TIER, _MEMORY, _ADDRESS = (
     list(DIRECTORY.names or ()).index(name) for name in ("layer", "expert", "version", "tier", "memory", "address")
@@ -120,6 +121,16 @@ class BroadcastOrder:
     parts: tuple[tuple[int, int, int, int], ...]
 
 
+@dataclass(frozen=True)
+class ScrubOrder:
+    """A region that is free and must be written over before anybody gets it; then :meth:`Residency.scrubbed`."""
+
+    replica: int
+    memory: int
+    address: int
+    bytes: int
+
+
 class Residency:
     """The replicas of one run."""
 
@@ -138,6 +149,8 @@ class Residency:
         burst_bytes: int = 1,
         min_residency_windows: int = 0,
         updates_per_window: int = 0,
+        tenants: TenantLedger | None = None,
+        scrub: bool = False,
     ) -> None:
         """Places the first replicas.
 
@@ -150,6 +163,8 @@ class Residency:
             burst_bytes: parts of a split expert occupy whole bursts.
             min_residency_windows: age from which a replica may be evicted or demoted.
             updates_per_window: most updates that :meth:`propose` lets pass at once; 0: any.
+            tenants: who pays for copies, and their bounds.
+            scrub: whether a region is given back only when it has been written over.
 
         Raises:
             ConfigErrors: an expert without a replica, a replica where there is no such endpoint, tier or room, parts
@@ -170,6 +185,10 @@ class Residency:
             for position, tier in enumerate(system.tiers)
             for endpoint in tier.endpoints
         }
+        self.tenants = tenants
+        self._scrub = scrub
+        self._released: list[ScrubOrder] = []  # not yet asked for
+        self._scrubbing: dict[int, tuple[int, ScrubOrder]] = {}  # by replica, with its tier
         self._next = 0
         self._rows: dict[int, npt.NDArray[np.void]] = {}
         self._homes: set[int] = set()
@@ -420,6 +439,7 @@ class Residency:
         draining: npt.NDArray[np.void],
         pending: Sequence[CopyOrder],
         leaving: Sequence[int] = (),
+        scrubbing: Sequence[tuple[int, ScrubOrder]] = (),
     ) -> None:
         """Puts the keeper into a saved state; regions are restored by their allocators."""
         self._next = next_identity
@@ -427,6 +447,7 @@ class Residency:
         self._draining = {int(row["replica"]): np.array(row, dtype=DIRECTORY) for row in draining}
         self._pending = {order.replica: order for order in pending}
         self._leaving = set(leaving)
+        self._scrubbing = {order.replica: (tier, order) for tier, order in scrubbing}
         self._directory = None
         self._store = WeightStore()
         for row in (*self._rows.values(), *self._draining.values()):
@@ -517,7 +538,14 @@ class Residency:
         held = self._held_bytes()
         if held + self._expert_bytes > self._budget_bytes and not self._recorded:
             return f"{held + self._expert_bytes} B of replicas exceed the budget of {self._budget_bytes} B"
-        return self._prepare(action, min(published, key=lambda row: int(row["replica"])))
+        if self.tenants is not None and not self._recorded:
+            problem = self.tenants.copy_problem(action.layer, action.expert, self._expert_bytes)
+            if problem:
+                return problem
+        order = self._prepare(action, min(published, key=lambda row: int(row["replica"])))
+        if self.tenants is not None and isinstance(order, CopyOrder):
+            self.tenants.charge(order.replica, action.layer, action.expert, order.bytes)
+        return order
 
     def broadcast(self, action: PreBroadcast, *, recorded: bool = False) -> BroadcastOrder | str:
         """Takes room for a whole replica at every compute endpoint without one; why not, where one of them has none.
@@ -543,6 +571,11 @@ class Residency:
         needed = self._held_bytes() + len(targets) * self._expert_bytes
         if needed > self._budget_bytes and not recorded:
             return f"{needed} B of replicas exceed the budget of {self._budget_bytes} B"
+        if self.tenants is not None and not recorded:
+            size = len(targets) * self._expert_bytes
+            problem = self.tenants.copy_problem(action.layer, action.expert, size)
+            if problem:
+                return problem
         copies: list[CopyOrder] = []
         first = self._next
         for chiplet in targets:
@@ -551,10 +584,13 @@ class Residency:
             order = self._prepare(wish, home[0])
             if isinstance(order, str):
                 for made in copies:
-                    self._drop(made.replica, order)
+                    self._drop(made.replica, order, written=False)
                 self._next = first + (len(targets) if recorded else 0)
                 return order
             copies.append(order)
+        if self.tenants is not None:
+            for made in copies:
+                self.tenants.charge(made.replica, action.layer, action.expert, made.bytes)
         parts = []
         filled = 0
         for row in home:
@@ -592,7 +628,10 @@ class Residency:
         others = [other for other in self._rows.values() if _same_expert(other, action)]
         if any(int(other["chiplet"]) == action.chiplet and int(other["tier"]) == wanted for other in others):
             return f"endpoint {action.chiplet} has a replica of it in tier {action.tier}"
-        return self._prepare(action, row, replaces=action.replica)
+        order = self._prepare(action, row, replaces=action.replica)
+        if self.tenants is not None and isinstance(order, CopyOrder):
+            self.tenants.move(action.replica, order.replica)
+        return order
 
     def _may_leave(self, row: npt.NDArray[np.void]) -> str:
         """Why a replica must stay; empty if it need not."""
@@ -664,11 +703,11 @@ class Residency:
         """A copy ended before its last byte: its region is given back and the older replicas go on."""
         return self._drop(replica, "its copy was interrupted")
 
-    def _drop(self, replica: int, reason: str) -> Outcome:
+    def _drop(self, replica: int, reason: str, *, written: bool = True) -> Outcome:
         order = self._pending.pop(replica)
-        row = self._row_of(replica, order)
-        self._store.erase(_region(row))
-        self._allocators[int(row["tier"]), int(row["memory"])].give_back(int(row["address"]), int(row["bytes"]))
+        if self.tenants is not None and order.replaces in self._rows:
+            self.tenants.move(replica, order.replaces)
+        self._free(self._row_of(replica, order), written=written)
         self._leaving.discard(replica)
         self._free_source(order)
         self._directory = None
@@ -841,9 +880,42 @@ class Residency:
             self._reclaim(identity)
 
     def _reclaim(self, identity: int) -> None:
-        row = self._draining.pop(identity)
+        self._free(self._draining.pop(identity))
+
+    def _free(self, row: npt.NDArray[np.void], *, written: bool = True) -> None:
+        """Nobody reads a region any more: it comes back, at once or, if anything is there, when it is written over."""
         self._store.erase(_region(row))
-        self._allocators[int(row["tier"]), int(row["memory"])].give_back(int(row["address"]), int(row["bytes"]))
+        replica, memory, address, size = (int(row[name]) for name in ("replica", "memory", "address", "bytes"))
+        order = ScrubOrder(replica, memory, address, size)
+        self._scrubbing[replica] = (int(row["tier"]), order)
+        if self._scrub and written:
+            self._released.append(order)
+        else:
+            self.scrubbed(replica)
+
+    # -- scrubbing
+
+    @property
+    def scrubs(self) -> bool:
+        """Whether regions are written over."""
+        return self._scrub
+
+    @property
+    def scrubbing(self) -> Mapping[int, tuple[int, ScrubOrder]]:
+        """Regions that are to be written over, or are under way, with their tiers, by the replica that was there."""
+        return self._scrubbing
+
+    def take_scrubs(self) -> list[ScrubOrder]:
+        """Regions to write over, each once."""
+        taken, self._released = self._released, []
+        return taken
+
+    def scrubbed(self, replica: int) -> None:
+        """A replica's region has been written over: it is free, and its tenant no longer pays for it."""
+        tier, order = self._scrubbing.pop(replica)
+        self._allocators[tier, order.memory].give_back(order.address, order.bytes)
+        if self.tenants is not None:
+            self.tenants.release(replica)
 
 
 def _region(row: npt.NDArray[np.void]) -> RegionKey:

@@ -44,6 +44,7 @@ _UNITS = {
     "domains": "1",
     "domain_cores": "1",
     "domain_shared_links": "1",
+    "throttled": "1",
 }
 
 

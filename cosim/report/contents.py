@@ -101,6 +101,7 @@ LAYERS = FrameSpec(
             "domains",
             "domain_cores",
             "domain_shared_links",
+            "throttled",
         )
     ),
 )
@@ -168,7 +169,20 @@ EXPERTS = FrameSpec(
         ("compute_fs", "count"),
     ),
 )
-FRAMES = (METRICS, LAYERS, LINKS, BANKS, CHIPLETS, EXPERTS, POINTS)
+TENANTS = FrameSpec(
+    "tenants",
+    (*_RUN, ("batch", "count"), ("layer", "count"), ("tenant", "text")),
+    (
+        ("tokens", "count"),
+        ("total_fs", "count"),
+        ("queue_fs", "count"),
+        ("replica_bytes", "count"),
+        ("peak_replica_bytes", "count"),
+        ("refused_copies", "count"),
+        ("refused_prefetches", "count"),
+    ),
+)
+FRAMES = (METRICS, LAYERS, LINKS, BANKS, CHIPLETS, EXPERTS, TENANTS, POINTS)
 
 
 @dataclass(frozen=True)
@@ -380,6 +394,7 @@ class RunContents:
     banks: pd.DataFrame = field(default_factory=lambda: empty(BANKS))
     chiplets: pd.DataFrame = field(default_factory=lambda: empty(CHIPLETS))
     experts: pd.DataFrame = field(default_factory=lambda: empty(EXPERTS))
+    tenants: pd.DataFrame = field(default_factory=lambda: empty(TENANTS))
     points: pd.DataFrame = field(default_factory=lambda: empty(POINTS))
     claims: Sequence[Mapping[str, Any]] = ()
     skipping: Mapping[str, str] = field(default_factory=dict)

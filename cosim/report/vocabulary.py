@@ -55,6 +55,7 @@ METRICS: dict[str, Metric] = {
         Metric("domains", "domains", "1", "replicas of a layer and batch that other endpoints help with, mean"),
         Metric("domain_cores", "cores", "1", "cores of a layer's largest domain, the replica's own included, mean"),
         Metric("domain_shared_links", "shared links", "1", "links in more than one domain of a layer, mean"),
+        Metric("throttled", "throttled", "1", "share of layers that a power cap ran at the reduced rate"),
         Metric(ENERGY, "energy", "J", "mean per layer and batch, from the system's declared figures"),
         Metric(
             ERROR,

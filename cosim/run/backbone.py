@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,7 +30,13 @@ class BackboneTasks:
 
 
 def backbone_tasks(
-    machine: Machine, work: BackboneWork, full: FullModelSpec, homes: npt.NDArray[np.int32], burst_bytes: int, key: int
+    machine: Machine,
+    work: BackboneWork,
+    full: FullModelSpec,
+    homes: npt.NDArray[np.int32],
+    burst_bytes: int,
+    key: int,
+    rate_share: Fraction = Fraction(1),
 ) -> BackboneTasks:
     """Tasks of the part of a batch that precedes a gate.
 
@@ -41,6 +48,7 @@ def backbone_tasks(
         homes: chiplet of every token.
         burst_bytes: streams are whole bursts.
         key: of the decision behind the last of them.
+        rate_share: of every endpoint's rate that a power cap leaves.
     """
     system, nodes = machine.system, machine.nodes
     chiplets = machine.compute_endpoints.tolist()
@@ -54,7 +62,7 @@ def backbone_tasks(
         size = max(-(-size // burst_bytes), 1) * burst_bytes
         place = system.endpoints[chiplet]
         assert place.spec.compute is not None
-        rate = place.spec.compute.rate * full.exact_efficiency
+        rate = place.spec.compute.rate * full.exact_efficiency * rate_share
         cycles = 2 * work.macs * len(homes) * system.network_of(place).level.clock / (rate * len(chiplets))
         fetches.append(
             single_task(

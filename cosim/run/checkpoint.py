@@ -27,10 +27,11 @@ from cosim.policy.base import (
     RoutedAction,
 )
 from cosim.policy.directory import DIRECTORY
-from cosim.policy.residency import CopyOrder
+from cosim.policy.residency import CopyOrder, ScrubOrder
 from cosim.run.domains import DomainCounts
 from cosim.run.loop import LayerResult, LivePrefetch
 from cosim.run.recording import DecisionRecord, LayerDecision
+from cosim.run.tenant_results import TenantRow
 from cosim.workload.gating import GateCounts
 from cosim.workload.groups import GROUPS
 from cosim.workload.stages import STAGES
@@ -52,6 +53,9 @@ def save_state(loop: RunLoop) -> bytes:
         "position": loop.position,
         "energy_J": loop.energy_J,
         "macs": loop.macs,
+        "copies_made": loop.copies_made,
+        "gated": loop.gated,
+        "power_cap": None if loop.power_cap is None else loop.power_cap.state(),
         "outcomes": [_outcome_to_json(outcome) for outcome in loop.outcomes],
         "prefetches": [[asdict(live.state), live.task, live.replica] for live in loop.prefetches.values()],
         "next_prefetch": loop.next_prefetch,
@@ -75,6 +79,8 @@ def save_state(loop: RunLoop) -> bytes:
                 "energy_J": r.energy_J,
                 "gate": None if r.gate is None else asdict(r.gate),
                 "domains": None if r.domains is None else asdict(r.domains),
+                "tenants": [asdict(row) for row in r.tenants],
+                "throttled": r.throttled,
             }
             for r in results
         ],
@@ -117,6 +123,9 @@ def load_state(loop: RunLoop, data: bytes) -> None:
     loop.position = facts["position"]
     loop.energy_J = facts["energy_J"]
     loop.macs = facts["macs"]
+    loop.copies_made, loop.gated = facts["copies_made"], facts["gated"]
+    if loop.power_cap is not None:
+        loop.power_cap.restore(facts["power_cap"])
     loop.outcomes = [_outcome_from_json(item) for item in facts["outcomes"]]
     states = [(PrefetchState(**state), task, replica) for state, task, replica in facts["prefetches"]]
     loop.prefetches = {state.prefetch: LivePrefetch(state, task, replica) for state, task, replica in states}
@@ -146,6 +155,7 @@ def load_state(loop: RunLoop, data: bytes) -> None:
                 resident_fraction=arrays["resident_fraction"][part],
                 gate=None if gate is None else GateCounts(**gate),
                 domains=None if domains is None else DomainCounts(**domains),
+                tenants=tuple(TenantRow(**row) for row in item.pop("tenants")),
                 **item,
             )
         )
@@ -165,6 +175,8 @@ def _residency_to_json(residency: Residency) -> dict[str, Any]:
         "next": residency.next_identity,
         "pending": pending,
         "leaving": residency.leaving,
+        "scrubbing": [[tier, asdict(order)] for tier, order in residency.scrubbing.values()],
+        "tenants": None if residency.tenants is None else residency.tenants.state(),
         "regions": regions,
     }
 
@@ -176,7 +188,10 @@ def _residency_from_json(
     draining: npt.NDArray[np.void],
 ) -> None:
     orders = [CopyOrder(**{**order, "action": _action_from_json(order["action"])}) for order in data["pending"]]
-    residency.restore(data["next"], published, draining, orders, data["leaving"])
+    scrubbing = [(int(tier), ScrubOrder(**order)) for tier, order in data["scrubbing"]]
+    residency.restore(data["next"], published, draining, orders, data["leaving"], scrubbing)
+    if residency.tenants is not None:
+        residency.tenants.restore(data["tenants"])
     for key, free, used in data["regions"]:
         residency.allocators[key[0], key[1]].restore([(start, length) for start, length in free], used)
 
@@ -196,6 +211,7 @@ def record_to_json(record: DecisionRecord) -> dict[str, Any]:
                 decision.cost_fs,
                 None if decision.ids is None else decision.ids.tolist(),
                 None if decision.chiplets is None else decision.chiplets.tolist(),
+                decision.throttled,
             ]
             for (batch, layer), decision in record.layers.items()
         ],
@@ -206,13 +222,14 @@ def record_to_json(record: DecisionRecord) -> dict[str, Any]:
 def record_from_json(data: Mapping[str, Any]) -> DecisionRecord:
     """What :func:`record_to_json` wrote."""
     record = DecisionRecord()
-    for batch, layer, actions, replicas, cost, ids, chiplets in data["layers"]:
+    for batch, layer, actions, replicas, cost, ids, chiplets, throttled in data["layers"]:
         decision = LayerDecision(
             tuple(_action_from_json(a) for a in actions),
             np.array(replicas, dtype=np.int32),
             cost,
             None if ids is None else np.array(ids, dtype=np.int32),
             None if chiplets is None else np.array(chiplets, dtype=np.int32),
+            throttled,
         )
         record.add(batch, layer, decision)
     for window, actions in data["windows"]:

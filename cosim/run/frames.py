@@ -55,6 +55,7 @@ def layer_rows(results: Sequence[LayerResult]) -> pd.DataFrame:
                 **({} if result.energy_J is None else {"energy_J": result.energy_J}),
                 **({} if result.gate is None else _shares(result.gate)),
                 **({} if result.domains is None else _domains(result.domains)),
+                **({} if result.throttled is None else {"throttled": float(result.throttled)}),
             }
         )
     frame: pd.DataFrame = pd.DataFrame(rows)
@@ -76,7 +77,8 @@ def _domains(counts: DomainCounts) -> dict[str, float]:
 def group_rows(results: Sequence[LayerResult], seed: int, neurons: int) -> pd.DataFrame:
     """One row per token group, or part of one: what was decided, what it had to fetch, and its own stage times.
 
-    ``neurons`` is the width of a whole expert's hidden layer, by which ``share`` is counted.
+    ``neurons`` is the width of a whole expert's hidden layer, by which ``share`` is counted. ``tenant``: number of the
+    tenant whose tokens they are, where several share the system.
     """
     parts = []
     for result in results:
@@ -91,6 +93,7 @@ def group_rows(results: Sequence[LayerResult], seed: int, neurons: int) -> pd.Da
                 "aggregator": groups["aggregator"].astype(np.int64),
                 "tokens": groups["tokens"].astype(np.int64),
                 "bytes": groups["bytes"].astype(np.int64),
+                **({"tenant": groups["tenant"].astype(np.int64)} if result.tenants else {}),
                 "replica": replicas["replica"].astype(np.int64),
                 "chiplet": replicas["chiplet"].astype(np.int64),
                 "memory_node": replicas["memory"].astype(np.int64),

@@ -34,9 +34,12 @@ from cosim.run.domains import DomainCounts, domain_counts
 from cosim.run.energy import energy_joules
 from cosim.run.fault_plan import FaultPlan
 from cosim.run.machine import COMPUTE, DECISION, FETCH, REVOKE, Machine, single_task
+from cosim.run.power_cap import PowerCap
 from cosim.run.pressure import PressureMeter
 from cosim.run.recording import DecisionRecord, LayerDecision
+from cosim.run.tenant_results import TenantRow, tenant_rows
 from cosim.system.backbone import backbone_work
+from cosim.workload.admission import QueueQuotas
 from cosim.workload.collectives import AllReduce, Metadata, ring_order
 from cosim.workload.gating import GateCounts, choose, kept_choices
 from cosim.workload.groups import first_tokens, replicated_groups, shared_groups, token_groups, token_homes
@@ -53,7 +56,8 @@ __all__ = ["LayerResult", "LoopInputs", "PolicyError", "RunLoop"]
 LAYER_DONE = 0
 LAYER_ROUTED = 1
 FIRST_REPLICA = 2
-"""Decision keys: a layer's end, the end of its gate, and FIRST_REPLICA + the replica whose copy is complete."""
+"""Decision keys: a layer's end, the end of its gate, and FIRST_REPLICA + the replica whose copy is complete, or whose
+region has been written over."""
 
 TRAFFIC = ("dispatch", "gather", "weight", "prefetch", "migration")
 """What bytes are counted for; where memory is stacked with compute, what demands read there is NEAR_MEMORY_BYTES."""
@@ -62,6 +66,8 @@ DRAM_READ_BYTES = "dram_read"
 """Where memory is stacked with compute: what all memories read; a read for several endpoints counts once."""
 READ_BYTES = "read_"
 """Before the name of a kind of memory, where the system has several: what they read."""
+SCRUB_BYTES = "scrub"
+"""Where regions are scrubbed before they are given to others: what is written over them."""
 OVER_LINKS_BYTES = "over_links"
 """Bytes times the links that they crossed; with headers and padding where there are flits."""
 
@@ -82,6 +88,7 @@ class LoopInputs:
     full_model: of scope ``model``. burst_bytes: what it reads are whole bursts.
     scores: router scores, shape (scored tokens, MoE layers, experts), and their rows of ``ids``; for policies that
         change routing.
+    tenants: of every row of ``ids``, int16, where several share the system; quotas: of their queues.
     """
 
     ids: npt.NDArray[np.integer]
@@ -93,6 +100,8 @@ class LoopInputs:
     full_model: FullModelSpec | None = None
     burst_bytes: int = 1
     scores: tuple[npt.NDArray[np.floating], npt.NDArray[np.int64]] | None = None
+    tenants: npt.NDArray[np.int16] | None = None
+    quotas: QueueQuotas | None = None
 
 
 @dataclass(frozen=True)
@@ -101,7 +110,8 @@ class LayerResult:
 
     A group whose replica is split has an entry per part in every array; ``first_tokens`` counts each token once per
     chiplet (see cosim.workload.groups), 0 for shared experts. ``gate`` says how a policy changed the routing,
-    ``domains`` who helped whom under a policy that hands groups to other endpoints.
+    ``domains`` who helped whom under a policy that hands groups to other endpoints, ``tenants`` what each of those who
+    share the system had and got. ``throttled``: whether a power cap slowed the endpoints that compute; none: no cap.
     """
 
     batch: int
@@ -119,6 +129,8 @@ class LayerResult:
     energy_J: float | None
     gate: GateCounts | None = None
     domains: DomainCounts | None = None
+    tenants: tuple[TenantRow, ...] = ()
+    throttled: bool | None = None
 
     def critical(self) -> dict[str, int]:
         """Stages of the group that ends last (the first of them); they add up to ``total``."""
@@ -167,10 +179,17 @@ class RunLoop:
         self.demand = np.zeros_like(self.profile.counts)  # of the present window
         self.energy_J = 0.0
         self.macs = 0
+        self.copies_made = 0
+        self.gated = 0  # token groups
+        cap = self.machine.system.spec.power_cap
+        self.power_cap = None if cap is None else PowerCap(cap)
+        self.rates = self.inputs.rates  # at the present rate of the endpoints
+        self._rate_share = Fraction(1)
         self.outcomes: list[Outcome] = []
         self.prefetches: dict[int, LivePrefetch] = {}
         stacked = (NEAR_MEMORY_BYTES,) if self.machine.system.near_memories else ()
-        self.moved = dict.fromkeys((*TRAFFIC, *stacked), 0)
+        scrubbed = (SCRUB_BYTES,) if self.residency.scrubs else ()
+        self.moved = dict.fromkeys((*TRAFFIC, *stacked, *scrubbed), 0)
         self.counted = dict.fromkeys(self._counted(), 0)  # at the end of the layer before
         self.delivery = Delivery.on(self.machine.system, self.policy.delivery, f"policies.{self.policy.name}.delivery")
         self.copies: dict[int, int] = {}  # replica → engine task with which its copy ends
@@ -201,6 +220,9 @@ class RunLoop:
             if self.window_batches and layer == layers[-1] and (batch + 1) % self.window_batches == 0:
                 self._window((batch + 1) // self.window_batches - 1, self.demand)
                 self.demand = np.zeros_like(self.demand)
+            cap = self.power_cap
+            if cap is not None and layer == layers[-1] and (batch + 1) % cap.spec.window_batches == 0:
+                cap.close(self.machine.now_fs, self.energy_J)
             if self.progress is not None:
                 self.progress(self.position, len(units))
             if self.between_layers is not None:
@@ -224,6 +246,11 @@ class RunLoop:
         assert self.replay is not None
         self._settle()
         decided = self.replay.layer(batch, layer)
+        if self.residency.tenants is not None:
+            rows, size = self.inputs.batches[batch], self.inputs.model.activation_bytes
+            homes = token_homes(len(rows), self.machine.compute_endpoints)
+            ids = self.inputs.ids[rows, layer] if decided.ids is None else decided.ids
+            self.residency.tenants.see(token_groups(ids, homes, layer, size, self._tenants(rows)))
         for action in decided.actions:
             if isinstance(action, PreBroadcast):
                 order = self.residency.broadcast(action, recorded=True)
@@ -236,6 +263,8 @@ class RunLoop:
     def _layer(self, batch: int, layer: int, following: tuple[int, int]) -> LayerResult:
         machine, model = self.machine, self.inputs.model
         start_fs = machine.now_fs
+        decided = self.replay.layer(batch, layer) if self.replay is not None else None
+        throttled = self._throttle(decided)
         rows = self.inputs.batches[batch]
         homes = token_homes(len(rows), machine.compute_endpoints)
         if self.inputs.full_model is not None:
@@ -243,10 +272,12 @@ class RunLoop:
         if self.inputs.scope != "routed":
             self._gate(homes, machine.now_fs)
         routed_fs = machine.now_fs
-        decided = self.replay.layer(batch, layer) if self.replay is not None else None
         directory = self.residency.directory(with_pending=decided is not None)
         ids, chosen, gate = self._routing(batch, layer, homes, directory, decided)
-        groups = token_groups(ids, homes, layer, model.activation_bytes)
+        tenants = self._tenants(rows)
+        groups = token_groups(ids, homes, layer, model.activation_bytes, tenants)
+        if self.residency.tenants is not None:
+            self.residency.tenants.see(groups)
         if decided is None:
             pressure = self.meter.read(self.residency)
             event = RoutedEvent(
@@ -281,13 +312,13 @@ class RunLoop:
             assigned, directory, domains = self._helped(assigned, helped, directory)
         legs, rows_of_legs = legs_of(assigned, directory)
         chiplets = directory.rows["chiplet"][rows_of_legs]
-        firsts = first_tokens(ids, homes, groups, legs, chiplets)
+        firsts = first_tokens(ids, homes, groups, legs, chiplets, tenants)
         groups, assigned = groups[legs], rows_of_legs
         if self.policy.all_reduce:
             self._check_spread(assigned, directory)
             groups, assigned, firsts = replicated_groups(groups, assigned, chiplets, firsts)
         if self.inputs.rates.shared_bytes:
-            shared = shared_groups(homes, layer, model.experts, model.activation_bytes)
+            shared = shared_groups(homes, layer, model.experts, model.activation_bytes, tenants)
             groups = np.concatenate([groups, shared])
             assigned = np.concatenate([assigned, self._shared_rows(shared, directory)])
             firsts = np.concatenate([firsts, np.zeros(len(shared), dtype=np.int64)])
@@ -299,7 +330,7 @@ class RunLoop:
             groups,
             assigned,
             directory,
-            self.inputs.rates,
+            self.rates,
             machine.nodes,
             machine.classes,
             decision_key=LAYER_DONE,
@@ -311,16 +342,18 @@ class RunLoop:
             metadata=self._metadata(directory, layer),
             all_reduce=self._all_reduce(len(rows)),
             shared_reads=self._shared_reads(),
+            quotas=self.inputs.quotas,
         )
         base = machine.engine.submit(tasks.columns, tasks.before, tasks.after, effective)
         in_use = [int(replica) for replica in np.unique(replicas["replica"]) if int(replica) not in (waits or {})]
         self.residency.check_reads(in_use)
         self.residency.use(in_use, 1)
         taken = self._apply(actions, following[0], effective)
-        self.record.add(batch, layer, LayerDecision(taken, served_by, cost, chosen, helped))
+        self.record.add(batch, layer, LayerDecision(taken, served_by, cost, chosen, helped, throttled))
         records = self._run_to_end_of_layer(base, tasks)
         self.residency.check_reads(np.unique(replicas["replica"]).tolist())
         self.residency.use(in_use, -1)
+        self._write_over()
 
         stages = group_stages(tasks, records, base, start_fs, effective)
         fetched = np.searchsorted(records["task"], base + np.arange(tasks.fetches))
@@ -343,10 +376,26 @@ class RunLoop:
             self._energy(groups, replicas),
             gate,
             domains,
+            () if self.residency.tenants is None else tenant_rows(self.residency.tenants, groups, stages, start_fs),
+            None if self.power_cap is None else throttled,
         )
         if self.layer_over is not None:
             self.layer_over(result, tasks, base, records)
         return result
+
+    def _throttle(self, decided: LayerDecision | None) -> bool:
+        """Sets the rate of the layer that begins; whether a power cap lowers it, as recorded or as it stands."""
+        if self.power_cap is None:
+            return False
+        throttled = self.power_cap.throttled if decided is None else decided.throttled
+        whole = self.inputs.rates
+        self.rates = whole.slowed(self.power_cap.spec.exact_rate) if throttled else whole
+        self._rate_share = self.power_cap.spec.exact_rate if throttled else Fraction(1)
+        return throttled
+
+    def _tenants(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int16] | None:
+        """Tenant of each token of a batch."""
+        return None if self.inputs.tenants is None else self.inputs.tenants[rows]
 
     def _routing(
         self, batch: int, layer: int, homes: npt.NDArray[np.int32], directory: Directory, decided: LayerDecision | None
@@ -378,7 +427,8 @@ class RunLoop:
         slices = groups["tokens"][~shared].astype(np.int64) * replicas["neurons"][~shared]
         self.macs += int(slices.sum()) * rates.expert_macs // rates.neurons
         self.macs += int(groups["tokens"][shared].sum()) * rates.shared_macs
-        total = energy_joules(self.machine, self.macs)
+        self.gated += int((~shared).sum())
+        total = energy_joules(self.machine, self.macs, self.copies_made, self.gated)
         if total is None:
             return None
         spent, self.energy_J = total - self.energy_J, total
@@ -389,7 +439,7 @@ class RunLoop:
         full = self.inputs.full_model
         assert full is not None
         work = backbone_work(self.inputs.model, full, layer)
-        tasks = backbone_tasks(self.machine, work, full, homes, self.inputs.burst_bytes, LAYER_ROUTED)
+        tasks = backbone_tasks(self.machine, work, full, homes, self.inputs.burst_bytes, LAYER_ROUTED, self._rate_share)
         base = self.machine.engine.submit(tasks.columns, tasks.before, tasks.after, start_fs)
         self.kinds.update(dict.fromkeys(range(base, base + tasks.fetches), "weight"))
         self.macs += work.macs * len(homes)
@@ -397,7 +447,7 @@ class RunLoop:
 
     def _gate(self, homes: npt.NDArray[np.int32], start_fs: int) -> None:
         """The gate at every chiplet with tokens; returns when the last is done."""
-        rates, nodes = self.inputs.rates, self.machine.nodes
+        rates, nodes = self.rates, self.machine.nodes
         chiplets, tokens = np.unique(homes, return_counts=True)
         jobs = [
             single_task(
@@ -475,7 +525,7 @@ class RunLoop:
             self._note_finished(parts[-1], first, last)
             if key == wanted:
                 break
-            self._published(key - FIRST_REPLICA)
+            self._copied_or_written(key - FIRST_REPLICA)
         merged = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
         order = np.argsort(merged["task"], kind="stable")
         return {name: values[order] for name, values in merged.items()}
@@ -549,8 +599,8 @@ class RunLoop:
                     continue
             elif isinstance(action, Revoke):
                 self._revoke(action, effective)
-            else:
-                self._prefetch(action, batch, effective)
+            elif not self._prefetch(action, batch, effective):
+                continue
             taken.append(action)
         return tuple(taken)
 
@@ -563,24 +613,39 @@ class RunLoop:
         self.outcomes.append(Outcome(action, "deferred", "its copies are under way"))
         end, tasks = self.machine.submit_broadcast(order, effective, FIRST_REPLICA)
         self.copies.update(dict.fromkeys((copy.replica for copy in order.copies), end))
+        self.copies_made += len(order.copies)
         self.kinds.update(dict.fromkeys(tasks, "migration"))
         return True
 
-    def _prefetch(self, action: Prefetch, batch: int, effective: int) -> None:
+    def _prefetch_problem(self, action: Prefetch, batch: int) -> str:
+        """Why a prefetch cannot start; empty if it can."""
         directory = self.residency.directory()
-        held = [part for row in directory.of(action.layer, action.expert) for part in directory.parts(int(row))]
-        rows = [row for row in held if directory.rows["chiplet"][row] == action.chiplet]
-        if not rows:
-            reason = f"endpoint {action.chiplet} has no replica of expert {action.expert} in layer {action.layer}"
-            self.outcomes.append(Outcome(action, "refused", reason))
-            return
-        replica = directory.rows[rows[0]]
+        row = _replica_at(directory, action)
+        if row is None:
+            return f"endpoint {action.chiplet} has no replica of expert {action.expert} in layer {action.layer}"
         if self.faults is not None and self.faults.of_prefetch(batch, action):
-            self.outcomes.append(Outcome(action, "refused", "it failed"))
-            return
-        if any(live.replica == int(replica["replica"]) for live in self.prefetches.values()):
-            self.outcomes.append(Outcome(action, "refused", "it is being prefetched already"))
-            return
+            return "it failed"
+        replica = int(directory.rows["replica"][row])
+        if any(live.replica == replica for live in self.prefetches.values()):
+            return "it is being prefetched already"
+        return ""
+
+    def _prefetch(self, action: Prefetch, batch: int, effective: int) -> bool:
+        """Starts a prefetch if it can; false where a tenant's bound forbids it: a replay does not ask for that."""
+        problem = self._prefetch_problem(action, batch)
+        if problem:
+            self.outcomes.append(Outcome(action, "refused", problem))
+            return True
+        problem = self._beyond_credits(action)
+        if problem:
+            self.outcomes.append(Outcome(action, "refused", problem))
+            return False
+        directory = self.residency.directory()
+        row = _replica_at(directory, action)
+        assert row is not None
+        replica = directory.rows[row]
+        if self.residency.tenants is not None:
+            self.residency.tenants.prefetched(self.next_prefetch, action.layer, action.expert)
         task = self.machine.engine.submit(
             *single_task(
                 FETCH,
@@ -598,6 +663,17 @@ class RunLoop:
         self.prefetches[state.prefetch] = LivePrefetch(state, task, int(replica["replica"]))
         self.kinds[task] = "prefetch"
         self.next_prefetch += 1
+        return True
+
+    def _beyond_credits(self, action: Prefetch) -> str:
+        """Why its tenant may have no further prefetch; empty if it may."""
+        books = self.residency.tenants
+        if books is None or self.replay is not None:
+            return ""
+        live: dict[int, int] = {}
+        for number in self.prefetches:
+            live[books.prefetch_of(number)] = live.get(books.prefetch_of(number), 0) + 1
+        return books.prefetch_problem(action.layer, action.expert, live)
 
     def _revoke(self, action: Revoke, effective: int) -> None:
         live = self.prefetches.pop(action.prefetch, None)
@@ -643,14 +719,33 @@ class RunLoop:
         orders, outcomes = self.residency.propose(wishes, recorded=self.replay is not None)
         self.outcomes.extend(outcomes)
         taken = [wish for wish, outcome in zip(wishes, outcomes, strict=True) if outcome.status != "refused"]
+        self._write_over()
         for order in orders:
             if self.only is not None:
                 self._published(order.replica)
                 continue
             task = self.machine.submit_copy(order, effective, decision_key=FIRST_REPLICA + order.replica)
             self.copies[order.replica] = task
+            self.copies_made += 1
             self.kinds[task] = "migration"
         return taken
+
+    def _copied_or_written(self, replica: int) -> None:
+        """A copy is complete, or the region that one left behind is written over."""
+        if replica in self.residency.scrubbing:
+            self.residency.scrubbed(replica)
+        else:
+            self._published(replica)
+
+    def _write_over(self) -> None:
+        """Has regions written over that came back; where copies take no time, neither does that."""
+        for order in self.residency.take_scrubs():
+            if self.only is not None:
+                self.residency.scrubbed(order.replica)
+                continue
+            key = FIRST_REPLICA + order.replica
+            task = self.machine.submit_scrub(order, self.machine.now_fs, decision_key=key)
+            self.kinds[task] = SCRUB_BYTES
 
     def _published(self, replica: int) -> None:
         fault = None if self.faults is None else self.faults.of_copy(replica)
@@ -659,6 +754,7 @@ class RunLoop:
         else:
             self.outcomes.append(self.residency.publish(replica, intact=fault is None))
         self.copies.pop(replica, None)
+        self._write_over()
 
     # -- accounts
 
@@ -726,4 +822,11 @@ class RunLoop:
             self._note_finished(records, -1, -1)
             if stop == "idle":
                 break
-            self._published(key - FIRST_REPLICA)
+            self._copied_or_written(key - FIRST_REPLICA)
+
+
+def _replica_at(directory: Directory, action: Prefetch) -> int | None:
+    """Directory row of the replica, or part of one, that a prefetch brings to its chiplet; ``None``: it has none."""
+    held = [part for row in directory.of(action.layer, action.expert) for part in directory.parts(int(row))]
+    rows = [row for row in held if directory.rows["chiplet"][row] == action.chiplet]
+    return rows[0] if rows else None

@@ -22,7 +22,7 @@ from cosim.run.network_columns import end_terminals, flit_graph, link_tables, pa
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cosim.policy.residency import BroadcastOrder, CopyOrder
+    from cosim.policy.residency import BroadcastOrder, CopyOrder, ScrubOrder
     from cosim.system import System
     from cosim.system.networks import Gateway, Network
 
@@ -153,8 +153,25 @@ class Machine:
             address=order.from_address,
             to_address=order.to_address,
         )
+        return self._submit_before_decision(copy, effective_fs, decision_key)
+
+    def submit_scrub(self, order: ScrubOrder, effective_fs: int, decision_key: int) -> int:
+        """Has a memory write a region over, and a decision behind it; returns the task that writes.
+
+        The memory makes the bytes itself: they cross no link, and its banks write them between what else it does.
+        """
+        erase, _, _ = single_task(
+            _COPY,
+            message_class=self.classes["prefetch"],
+            destination=int(self.nodes[order.memory]),
+            bytes=order.bytes,
+            to_address=order.address,
+        )
+        return self._submit_before_decision(erase, effective_fs, decision_key)
+
+    def _submit_before_decision(self, task: dict[str, npt.NDArray[Any]], effective_fs: int, decision_key: int) -> int:
         done, _, _ = single_task(DECISION, key=decision_key)
-        columns = {name: np.concatenate([copy[name], done[name]]) for name in copy}
+        columns = {name: np.concatenate([task[name], done[name]]) for name in task}
         zero, one = np.array([0], dtype=np.int64), np.array([1], dtype=np.int64)
         return int(self.engine.submit(columns, zero, one, effective_fs))
 

@@ -17,11 +17,13 @@ __all__ = ["DecisionRecord", "LayerDecision"]
 class LayerDecision:
     """What was decided when one layer was routed.
 
-    actions: as they were asked for; of broadcasts and residency actions those that were not refused.
+    actions: as they were asked for; of broadcasts and residency actions those that were not refused, and no prefetch
+        beyond its tenant's bound.
     replicas: identity of the replica that serves each token group, int32, shape (groups,).
     cost_fs: time the decision took.
     ids: the experts that a gate chose, int32, shape (tokens, slots); None where routing was kept.
     chiplets: endpoint that works on each group, int32, shape (groups,); none: each at its replica's own.
+    throttled: whether a power cap slowed the endpoints that compute.
     """
 
     actions: tuple[RoutedAction, ...]
@@ -29,6 +31,7 @@ class LayerDecision:
     cost_fs: int
     ids: npt.NDArray[np.int32] | None = None
     chiplets: npt.NDArray[np.int32] | None = None
+    throttled: bool = False
 
 
 @dataclass
@@ -61,6 +64,7 @@ class DecisionRecord:
         return all(
             mine.actions == theirs.actions
             and mine.cost_fs == theirs.cost_fs
+            and mine.throttled == theirs.throttled
             and np.array_equal(mine.replicas, theirs.replicas)
             and _same(mine.ids, theirs.ids)
             and _same(mine.chiplets, theirs.chiplets)

@@ -16,10 +16,13 @@ from cosim.config.errors import ConfigErrors
 from cosim.config.units import BYTES, format_quantity
 from cosim.policy.base import Profile
 from cosim.policy.registry import make_policy
+from cosim.policy.tenants import TenantLedger, TenantLimits
 from cosim.run.memory_channel import MemoryChannel
+from cosim.run.power_cap import power_cap_problem
 from cosim.system import LoadedExperiment, System
 from cosim.trace import RoutingTrace, load, zipf_markov
 from cosim.validate.sampling import stratified_sample
+from cosim.workload.admission import QueueQuotas
 from cosim.workload.batch import batches
 from cosim.workload.batch_parts import Parts, resolve_parts
 from cosim.workload.lowering import WorkRates
@@ -27,6 +30,7 @@ from cosim.workload.lowering import WorkRates
 if TYPE_CHECKING:
     from cosim.config.schema_experiment import ExperimentSpec, PartSpec
     from cosim.config.schema_model import ModelSpec
+    from cosim.policy.base import Policy
 
 __all__ = ["Setup", "part_text"]
 
@@ -174,6 +178,65 @@ class Setup:
         return Profile(counts, transitions, len(ids), running)
 
     @cached_property
+    def tenants(self) -> npt.NDArray[np.int16] | None:
+        """Tenant of every row of the trace, -1 where none owns its request; ``None`` where nobody shares the system.
+
+        Raises:
+            ConfigErrors: a trace without requests, an evaluated request that is nobody's.
+        """
+        isolation = self.spec.isolation
+        if isolation is None:
+            return None
+        request = self.trace.request
+        if request is None:
+            raise ConfigErrors.single(
+                "a trace that keeps the boundaries of requests, by which tenants are told apart",
+                f"{self.spec.trace.title}, which has none",
+                path="isolation.tenants",
+            )
+        owner = np.full(len(request), -1, dtype=np.int16)
+        for number, tenant in enumerate(isolation.tenants.values()):
+            for low, high in tenant.requests.ranges or ((0, int(request.max(initial=0))),):
+                owner[(request >= low) & (request <= high)] = number
+        rows = self.parts.evaluate
+        nobody = np.unique(request[rows][owner[rows] < 0])
+        if len(nobody):
+            raise ConfigErrors.single(
+                "a tenant for every evaluated request",
+                f"none for {len(nobody)} of them, the first is request {nobody[0]}",
+                path="isolation.tenants",
+            )
+        return owner
+
+    def ledger(self) -> TenantLedger | None:
+        """New books of the tenants; ``None`` where nobody shares the system."""
+        isolation = self.spec.isolation
+        if isolation is None:
+            return None
+        listed = list(isolation.tenants.values())
+        limits = TenantLimits(
+            list(isolation.tenants),
+            [tenant.replica_bytes for tenant in listed],
+            [tenant.prefetch_pages for tenant in listed],
+            [tenant.queue_tokens for tenant in listed],
+        )
+        return TenantLedger(limits, self.model.moe_layers, self.model.experts)
+
+    @cached_property
+    def queue_quotas(self) -> QueueQuotas | None:
+        """Bounds of the tenants' queues; ``None`` where there are none."""
+        isolation = self.spec.isolation
+        if isolation is None or all(tenant.queue_tokens is None for tenant in isolation.tenants.values()):
+            return None
+        tile, tiles = {}, {}
+        for place in self.system.compute_endpoints:
+            assert place.spec.tile is not None
+            assert place.spec.expert_buffer is not None
+            tile[place.index] = place.spec.tile
+            tiles[place.index] = place.spec.expert_buffer // place.spec.tile
+        return QueueQuotas([tenant.queue_tokens for tenant in isolation.tenants.values()], tiles, tile)
+
+    @cached_property
     def burst_bytes(self) -> int:
         """The largest burst of the memory endpoints: weights occupy whole bursts."""
         return max(place.memory.access_bytes for place in self.system.memory_endpoints if place.memory is not None)
@@ -239,14 +302,39 @@ class Setup:
             ConfigErrors: all that is wrong, a policy that chooses experts by scores that the trace does not have, too.
         """
         self._check_capacity()
+        self._check_power_cap()
         for seed in self.spec.seeds:
             self.batches(seed)
-        _ = self.profile, self.rates
+        _ = self.profile, self.rates, self.tenants
         for position, chosen in enumerate(self.spec.policies):
             policy = make_policy(chosen.name, chosen.params, path=f"policies.{position}")
+            if self.queue_quotas is not None:
+                self._check_quotas(policy)
             if not policy.preserves_routing:
                 self.router_scores(policy.name)
             policy.place(self.system, self.model, self.profile)
+
+    def _check_power_cap(self) -> None:
+        """Raises ConfigErrors for a power cap at a rung that does not know all energies."""
+        problems = [power_cap_problem(self.system, rung) for rung in self.spec.rungs if rung != "analytic"]
+        if any(problems):
+            raise ConfigErrors.single(
+                "energies of everything at every rung, which a power cap adds up",
+                "; ".join(problem for problem in problems if problem),
+                path="system.power_cap",
+            )
+
+    def _check_quotas(self, policy: Policy) -> None:
+        """Raises ConfigErrors for a policy whose groups share what a queue's quota would hold back."""
+        shares = [name for name in ("dispatch_once", "all_reduce") if getattr(policy, name)]
+        if policy.delivery != "unicast":
+            shares.append(f"delivery: {policy.delivery}")
+        if shares:
+            raise ConfigErrors.single(
+                "policies that send every token group by itself and read for one endpoint each, beside queue_tokens",
+                f"{policy.name} with {', '.join(shares)}",
+                path="isolation.tenants",
+            )
 
     def _check_capacity(self) -> None:
         """One copy of every expert that is held must fit the tier of homes.

@@ -16,10 +16,11 @@ from cosim.run.machine import build_machine
 from cosim.run.recording import DecisionRecord
 from cosim.run.setup import Setup
 from cosim.run.skipping import SkipReport
+from cosim.run.tenant_results import tenant_frame
 
 __all__ = ["FRAME_NAMES", "UnitKey", "UnitResult", "run_unit", "unit_loop"]
 
-FRAME_NAMES = ("layers", "groups", "links", "banks", "chiplets", "experts")
+FRAME_NAMES = ("layers", "groups", "links", "banks", "chiplets", "experts", "tenants")
 
 
 @dataclass(frozen=True, order=True)
@@ -69,6 +70,8 @@ def unit_loop(
         shared_bytes=rates.shared_bytes,
         min_residency_windows=policy.min_residency_windows,
         updates_per_window=policy.updates_per_window,
+        tenants=setup.ledger(),
+        scrub=spec.isolation is not None and spec.isolation.scrub,
         budget_bytes=int(policy.replica_budget * len(setup.held_layers) * setup.model.experts * rates.expert_bytes),
     )
     return RunLoop(
@@ -85,6 +88,8 @@ def unit_loop(
             spec.workload.full_model,
             setup.burst_bytes,
             None if policy.preserves_routing else setup.router_scores(key.policy),
+            setup.tenants,
+            setup.queue_quotas,
         ),
         setup.profile,
         window_batches=policy.window_batches,
@@ -122,6 +127,7 @@ def run_unit(
         "banks": bank_rows(loop.machine),
         "chiplets": chiplet_rows(loop.machine, results, setup.model),
         "experts": expert_rows(groups, setup.system),
+        "tenants": tenant_frame([(result.batch, result.layer, result.tenants) for result in results]),
     }
     for name, frame in frames.items():
         if name != "groups" and len(frame):

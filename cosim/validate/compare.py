@@ -34,7 +34,7 @@ _LATENCY = "layer_latency_mean"
 _SUMMARIES = (_LATENCY, "layer_latency_p50", "layer_latency_p95", "layer_latency_p99")
 _OTHERS = (
     "balance", "stack_balance", "replica_factor", "energy", "changed_choices", "top1_retention", "domains",
-    "domain_cores", "domain_shared_links",
+    "domain_cores", "domain_shared_links", "throttled",
 )  # fmt: skip
 
 #: Mixed rungs: the named half of flit replaced by that of link.

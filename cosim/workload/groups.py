@@ -15,9 +15,10 @@ GROUPS = np.dtype(
         ("aggregator", np.int32),  # endpoint where the expert's outputs are wanted
         ("tokens", np.int32),
         ("bytes", np.int64),  # of their activations
+        ("tenant", np.int16),  # whose tokens; 0 where nobody shares the system
     ]
 )
-"""One row per token group, sorted by expert, then source."""
+"""One row per token group, sorted by expert, then source, then tenant."""
 
 
 def token_homes(tokens: int, chiplets: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
@@ -34,7 +35,11 @@ def token_homes(tokens: int, chiplets: npt.NDArray[np.int32]) -> npt.NDArray[np.
 
 
 def token_groups(
-    ids: npt.NDArray[np.integer], homes: npt.NDArray[np.int32], layer: int, activation_bytes: int
+    ids: npt.NDArray[np.integer],
+    homes: npt.NDArray[np.int32],
+    layer: int,
+    activation_bytes: int,
+    tenants: npt.NDArray[np.int16] | None = None,
 ) -> npt.NDArray[np.void]:
     """The groups of one layer.
 
@@ -43,6 +48,7 @@ def token_groups(
         homes: endpoint of each token, shape (tokens,); it is source and aggregator.
         layer: MoE layer.
         activation_bytes: of one token.
+        tenants: of each token, shape (tokens,), where several share the system: no group holds tokens of two.
 
     Returns:
         Rows of :data:`GROUPS`.
@@ -51,33 +57,49 @@ def token_groups(
     sources = np.repeat(homes.astype(np.int64), ids.shape[1])
     used = experts >= 0
     stride = int(homes.max(initial=0)) + 1
-    keys, counts = np.unique(experts[used] * stride + sources[used], return_counts=True)
+    owners, several = _owners(tenants, ids.shape)
+    keys, counts = np.unique((experts[used] * stride + sources[used]) * several + owners[used], return_counts=True)
     groups = np.zeros(len(keys), dtype=GROUPS)
     groups["layer"] = layer
-    groups["expert"] = keys // stride
-    groups["source"] = keys % stride
+    groups["tenant"] = keys % several
+    groups["expert"] = keys // several // stride
+    groups["source"] = keys // several % stride
     groups["aggregator"] = groups["source"]
     groups["tokens"] = counts
     groups["bytes"] = counts * activation_bytes
     return groups
 
 
+def _owners(tenants: npt.NDArray[np.int16] | None, shape: tuple[int, ...]) -> tuple[npt.NDArray[np.int64], int]:
+    """Tenant of every slot of a table of tokens, and a number above all of them."""
+    if tenants is None:
+        return np.zeros(shape[0] * shape[1], dtype=np.int64), 1
+    return np.repeat(tenants.astype(np.int64), shape[1]), int(tenants.max(initial=0)) + 1
+
+
 def shared_groups(
-    homes: npt.NDArray[np.int32], layer: int, shared_expert: int, activation_bytes: int
+    homes: npt.NDArray[np.int32],
+    layer: int,
+    shared_expert: int,
+    activation_bytes: int,
+    tenants: npt.NDArray[np.int16] | None = None,
 ) -> npt.NDArray[np.void]:
-    """One group per chiplet with tokens: every token runs the shared experts, at its own chiplet.
+    """One group per chiplet (and tenant) with tokens: every token runs the shared experts, at its own chiplet.
 
     Args:
         homes: endpoint of each token.
+        tenants: of each token, as of :func:`token_groups`.
         layer: MoE layer.
         shared_expert: the id under which the shared experts of a layer stand in the directory.
         activation_bytes: of one token.
     """
-    sources, counts = np.unique(homes, return_counts=True)
-    groups = np.zeros(len(sources), dtype=GROUPS)
+    owners, several = _owners(tenants, (len(homes), 1))
+    keys, counts = np.unique(homes.astype(np.int64) * several + owners, return_counts=True)
+    groups = np.zeros(len(keys), dtype=GROUPS)
     groups["layer"] = layer
+    groups["tenant"] = keys % several
     groups["expert"] = shared_expert
-    groups["source"] = groups["aggregator"] = sources
+    groups["source"] = groups["aggregator"] = keys // several
     groups["tokens"] = counts
     groups["bytes"] = counts * activation_bytes
     return groups
@@ -89,11 +111,12 @@ def first_tokens(
     groups: npt.NDArray[np.void],
     leg_group: npt.NDArray[np.int64],
     leg_chiplet: npt.NDArray[np.int32],
+    tenants: npt.NDArray[np.int16] | None = None,
 ) -> npt.NDArray[np.int64]:
     """How many tokens of each leg no earlier leg brings to the same chiplet: their sum counts every token there once.
 
     Args:
-        ids, homes: as of :func:`token_groups`.
+        ids, homes, tenants: as of :func:`token_groups`.
         groups: what it returned for them.
         leg_group: group of each leg; a group has one leg, or one per part of its replica, int64, shape (legs,).
         leg_chiplet: where the leg's tokens go.
@@ -105,8 +128,10 @@ def first_tokens(
     token = np.repeat(np.arange(len(ids), dtype=np.int64), ids.shape[1])[experts >= 0]
     experts = experts[experts >= 0]
     stride = int(homes.max(initial=0)) + 1
-    of_group = groups["expert"].astype(np.int64) * stride + groups["source"]
-    group = np.searchsorted(of_group, experts * stride + homes[token])
+    several = 1 if tenants is None else int(tenants.max(initial=0)) + 1
+    owner = np.zeros(len(ids), dtype=np.int64) if tenants is None else tenants.astype(np.int64)
+    of_group = (groups["expert"].astype(np.int64) * stride + groups["source"]) * several + groups["tenant"]
+    group = np.searchsorted(of_group, (experts * stride + homes[token]) * several + owner[token])
     order = np.argsort(leg_group, kind="stable")
     starts = np.searchsorted(leg_group[order], np.arange(len(groups) + 1))
     counts = np.diff(starts)[group]
@@ -124,15 +149,17 @@ def replicated_groups(
     chiplets: npt.NDArray[np.int32],
     firsts: npt.NDArray[np.int64],
 ) -> tuple[npt.NDArray[np.void], npt.NDArray[np.int32], npt.NDArray[np.int64]]:
-    """Legs where every chiplet holds every token: those of one part are one group, at home where the part is.
+    """Legs where every chiplet holds every token: those of one part (and tenant) are one group, at home with the part.
 
     Args:
         groups: of each leg; assigned: directory row; chiplets: where it runs; firsts: of :func:`first_tokens`.
 
-    Returns: groups, directory rows and first tokens, a part each, in the order of the rows.
+    Returns: groups, directory rows and first tokens, a part (and tenant) each, in the order of the rows.
     """
-    rows, first, leg = np.unique(assigned, return_index=True, return_inverse=True)
-    leg = leg.reshape(-1)
+    several = int(groups["tenant"].max(initial=0)) + 1
+    keys = assigned.astype(np.int64) * several + groups["tenant"]
+    keys, first, leg = np.unique(keys, return_index=True, return_inverse=True)
+    rows, leg = keys // several, leg.reshape(-1)
     merged = groups[first].copy()
     for column in ("tokens", "bytes"):
         merged[column] = 0

@@ -12,7 +12,7 @@ chiplet, and a combine at every aggregator behind its last gather, or before the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from cosim._core import TaskKind
 from cosim.policy.directory import Directory
+from cosim.workload.admission import QueueQuotas, holds
 from cosim.workload.collectives import AllReduce, Metadata, RingSteps, ring_steps
 
 if TYPE_CHECKING:
@@ -63,6 +64,10 @@ class WorkRates:
         """Whole cycles for ``macs`` multiply-accumulates, at least one."""
         each = self.cycles_per_mac[endpoint]
         return max(1, -(-each.numerator * macs // each.denominator))
+
+    def slowed(self, rate: Fraction) -> WorkRates:
+        """The same work at a share of every endpoint's rate."""
+        return replace(self, cycles_per_mac={at: each / rate for at, each in self.cycles_per_mac.items()})
 
     def macs_of(self, expert: int) -> int:
         """Multiply-accumulates of one token in an expert, shared ones included."""
@@ -158,6 +163,7 @@ def lower_layer(
     metadata: Metadata | None = None,
     all_reduce: AllReduce | None = None,
     shared_reads: SharedReads | None = None,
+    quotas: QueueQuotas | None = None,
 ) -> LayerTasks:
     """Tasks of one layer.
 
@@ -182,6 +188,8 @@ def lower_layer(
             the collective that sums what the chiplets computed.
         waits: replica identity → task of an earlier submission that its fetch and its groups' dispatches wait for.
         shared_reads: of replicas that several endpoints work on; if not given, each reads for itself.
+        quotas: how many tokens of each tenant a chiplet holds at a time. Not where groups share their dispatches or
+            endpoints their reads: what one chiplet holds back would keep another waiting.
     """
     rows = directory.rows
     replica_rows, replica_of_group = np.unique(assigned, return_inverse=True)
@@ -319,6 +327,17 @@ def lower_layer(
             here = network[chiplets[fetch_of_replica == stream_task][0]]
             sent_first = dispatch_of_group[dispatched][(ends[0] == here) | (ends[1] == here)]
             edges.append((sent_first, np.full(len(sent_first), stream_task)))
+    if quotas is not None:
+        if sent_tokens is not None or all_reduce is not None or shared_reads is not None:
+            raise ValueError("queue quotas hold back the dispatch of one group, at one chiplet, and its own read")
+        held_back = holds(quotas, replica_of_group, groups, chiplets, rows["bytes"][replica_rows])
+        for earlier, job, tenant in held_back.tokens.tolist():
+            mine = (replica_of_group == job) & (groups["tenant"] == tenant)
+            sent_out = dispatch_of_group[mine]
+            waiting = np.where(sent_out >= 0, sent_out, fetches + job)  # those that are there already, with their job
+            edges.append((np.full(len(waiting), fetches + earlier), waiting))
+        for earlier, job in held_back.weights.tolist():
+            edges.append((np.array([fetches + earlier]), fetch_of_replica[[job]]))
     for position, row in enumerate(replica_rows):
         task = (waits or {}).get(int(rows["replica"][row]))
         if task is not None:
@@ -376,10 +395,12 @@ def _messages(
     size_bytes: npt.NDArray[np.int64],
     once: npt.NDArray[np.int64] | None,
 ) -> _Messages:
-    """One message per group, or with ``once``, tokens of each that no other group counts, one per pair of ends."""
+    """One message per group, or with ``once``, tokens of each that no other group counts, one per pair of ends (and
+    tenant)."""
     if once is None or not len(travelling):
         return _Messages(np.arange(len(travelling), dtype=np.int64), travelling, size_bytes[travelling])
     pairs = near[travelling].astype(np.int64) * (int(far.max()) + 1) + far[travelling]
+    pairs = pairs * (int(groups["tenant"].max()) + 1) + groups["tenant"][travelling]
     _, first, message = np.unique(pairs, return_index=True, return_inverse=True)
     message = message.reshape(-1)
     each = np.zeros(len(first), dtype=np.int64)  # of one token

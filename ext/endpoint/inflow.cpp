@@ -4,10 +4,12 @@
 
 namespace cosim::endpoint {
 
-// Of each copy what is read at its source and what is written at the reader.
+// Of each copy what is read at its source, if it has one, and what is written at the reader.
 void Inflows::regions(sim::Canonical& c, std::int32_t reader) const {
   for (const Inflow& in : flows_) {
-    c.region({in.source, reader, in.task, in.address, in.address + in.bytes, in.address + in.granted});
+    if (in.source >= 0) {
+      c.region({in.source, reader, in.task, in.address, in.address + in.bytes, in.address + in.granted});
+    }
     c.region({reader, -1, in.task, in.to_address, in.to_address + in.bytes, in.to_address + in.asked});
   }
 }

@@ -1,6 +1,7 @@
 // Copies that stream into a memory endpoint: who may send how much, and what has been written.
 //
 // The receiving memory grants chunks while its write buffer has room; bytes that arrive are written in address order.
+// A copy without a source is an erasure: the memory makes the bytes itself when it would grant them.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +22,7 @@ struct Inflow {
   std::int64_t arrived = 0;
   std::int64_t asked = 0;  // handed to the banks
   std::int64_t written = 0;
-  std::int32_t source = -1;
+  std::int32_t source = -1;  // -1: none, an erasure
   std::uint8_t message_class = 0;
   std::uint8_t reserved[3] = {};
 };

@@ -468,8 +468,17 @@ void MemoryNode::evaluate(Fs t) {
   ask(tick);
   if (!inflows_.empty()) {
     ask_writes(tick);
-    inflows_.grant(std::min(inflows_.buffer_bytes(), kCopyChunkBytes),
-                   [&](const Inflow& in, const Message& m) { post(in.source, m, t + config_.grant_latency_fs); });
+    bool erased = false;
+    inflows_.grant(std::min(inflows_.buffer_bytes(), kCopyChunkBytes), [&](Inflow& in, const Message& m) {
+      if (in.source >= 0) {
+        post(in.source, m, t + config_.grant_latency_fs);
+        return;
+      }
+      in.arrived += m.bytes;
+      graph_.task(in.task).moved_bytes += m.bytes;
+      erased = true;
+    });
+    if (erased) ask_writes(tick);
   }
   for (std::size_t c = 0; c < controllers_.size(); ++c) {
     // a read of what waits in the write queue is served when it is asked for, or when a return slot is free

@@ -117,8 +117,17 @@ void RateMemory::evaluate(Fs t) {
   }
   if (busy_ == 0) serve(t);
   if (inflows_.empty()) return;
-  inflows_.grant(config_.copy_chunk_bytes,
-                 [&](const Inflow& in, const Message& m) { post(in.source, m, t + config_.grant_latency_fs); });
+  inflows_.grant(config_.copy_chunk_bytes, [&](Inflow& in, const Message& m) {
+    if (in.source >= 0) {
+      post(in.source, m, t + config_.grant_latency_fs);
+      return;
+    }
+    in.arrived += m.bytes;
+    in.asked += m.bytes;
+    graph_.task(in.task).moved_bytes += m.bytes;
+    prefetches_.push_back({in.task, m.bytes, -1, in.message_class, 1, 1, 0, -1, 0});
+  });
+  if (busy_ == 0) serve(t);
 }
 
 void RateMemory::visit(sim::Visitor& v) {

@@ -18,7 +18,8 @@ enum class TaskKind : std::uint8_t {
   compute,   // cycles on a compute endpoint, in tiles of the stream it consumes, if any
   delay,     // a fixed time
   decision,  // hands control back to the caller
-  copy,      // a migration: a stream from one memory endpoint written into the banks of another
+  copy,      // a migration: a stream from one memory endpoint written into the banks of another; without a source, an
+             // erasure: the memory endpoint writes its banks over by itself
   revoke,    // withdraws a prefetch that no demand has claimed
   stream,    // weights read once at a memory endpoint, for all compute endpoints of a group, tile by tile
 };

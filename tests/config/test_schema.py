@@ -114,7 +114,7 @@ assumed: [compute.rte]
         ("on: memory", "on: expert", "f.yaml:5:19: tiers.hbm.on: expected an endpoint with memory (memory), got 'expert', which has no memory"),
         ("tiers:", "assumed: [tile, tile]\ntiers:", "f.yaml:5:17: assumed.1: expected each key once, got 'tile' again"),
         ("tiers:", "energy: {link: 0.5 pJ/B, operation: 1 pJ/FLOP}\ntiers:", "f.yaml:5:16: energy.link: expected an energy per bit with its unit, such as '0.5 pJ/b', got '0.5 pJ/B', an energy per byte"),
-        ("tiers:", "a b: 1\ntiers:", "f.yaml:5:1: a b: expected one of the keys name, levels, endpoints, gateways, tiers, energy, assumed, got the unknown key 'a b'"),
+        ("tiers:", "a b: 1\ntiers:", "f.yaml:5:1: a b: expected one of the keys name, levels, endpoints, gateways, tiers, energy, power_cap, assumed, got the unknown key 'a b'"),
         ("  memory: {at", "  me mory: {at", "f.yaml:4:3: endpoints.me mory: expected a name of letters, digits, '_' and '-', got 'me mory'"),
     ],
 )  # fmt: skip
