@@ -94,9 +94,11 @@ std::int64_t Controller::serve(std::span<Offers> offers, std::int64_t tick) {
   for (int events = kEventsAtOnce; events > 0 && left; --events) {
     if (now_ > kRebaseAt) rebase(absolute(now_));
     if (quiet() && busy_ != 0 && (one_is_busy() || !config_.shared_command_bus)) {
-      left = !one_is_busy() ? serve_two(offers, arrival)
-             : is_plain     ? serve_one<true>(offers, arrival)
-                            : serve_one<false>(offers, arrival);
+      if (one_is_busy()) {
+        left = is_plain ? serve_one<true>(offers, arrival) : serve_one<false>(offers, arrival);
+      } else {
+        left = is_plain ? serve_two<true>(offers, arrival) : serve_two<false>(offers, arrival);
+      }
       if (!left) break;
     }
     const std::int64_t next = next_event();

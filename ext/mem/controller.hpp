@@ -239,7 +239,34 @@ class Controller final : public Channel {
   // False when there is nothing more to take. Plain: as `plain` has it, known when compiled.
   template <bool Plain>
   bool serve_one(std::span<Offers> offers, std::int64_t& arrival);
+  template <bool Plain>
   bool serve_two(std::span<Offers> offers, std::int64_t& arrival);
+  // Whether the hit of a bank is its oldest request and the next one is a hit too; no row command is to go to the bank.
+  [[nodiscard]] bool hit_follows(const PseudoChannel& p, const BankLists& l, int bank) const {
+    const auto b = static_cast<std::size_t>(bank);
+    const std::uint16_t n = l.hit_node[b];
+    if (l.head[b] != n || p.row.bank == bank) return false;
+    const std::uint16_t following = nodes_[n].next;
+    return following != kNil && nodes_[following].row == p.open_row[b];
+  }
+  [[nodiscard]] bool hits_follow(const PseudoChannel& p) const {
+    return !p.column.active && p.column.tick < p.row.tick &&
+           hit_follows(p, p.lists[p.column.what == BankClass::rd ? 0 : 1], p.column.bank);
+  }
+  // Whether a request of this kind has arrived and is the next to be taken.
+  [[nodiscard]] bool waits(const Offers& o, Op op) const {
+    return !o.all_taken() && o.arrive[o.taken] <= absolute(now_) && o.requests[o.taken].op == op;
+  }
+  // What comes behind a row hit of a run.
+  enum class AfterHit : std::uint8_t { goes_on, not_issued, is_over, has_room, asked };
+  struct HitRun;  // controller_hits.cpp
+  bool begin_hits(HitRun& r, int pc, std::span<Offers> offers);
+  void end_hits(HitRun& r, Op op);
+  template <Op kOp>
+  AfterHit issue_hit(HitRun& r);
+  template <Op kOp>
+  bool run_of_hits(HitRun& a, HitRun* b, std::int32_t stop);
+  bool serve_hits(int pc, std::span<Offers> offers, std::int32_t limit);
   void column_slot(std::int32_t t);
   void row_slot(std::int32_t t);
   void one_slot(std::int32_t t);
@@ -259,6 +286,9 @@ class Controller final : public Channel {
     if (p.return_slots == 0 || p.blocked_since != kLongAgo) book_blocked(p, t);
   }
   void book_blocked(PseudoChannel& p, std::int32_t t);
+  [[nodiscard]] int bank_of(const Request& r) const {
+    return (r.stack_id * config_.bank_groups + r.bg) * config_.banks_per_group + r.bank;
+  }
   void note_idle(int pc) {
     if (pcs_[static_cast<std::size_t>(pc)].idle()) busy_ &= ~(1U << pc);
   }
@@ -669,7 +699,7 @@ template <bool Plain>
 inline bool Controller::take(const Request& r, std::int32_t t, bool only_without_slot) {
   PseudoChannel& p = pcs_[r.pc];
   Queues& q = queues_[static_cast<std::size_t>(Plain ? r.pc : p.queues)];
-  const int bank = (r.stack_id * config_.bank_groups + r.bg) * config_.banks_per_group + r.bank;
+  const int bank = bank_of(r);
   const bool buffered = ((p.lists[1].has | p.active_wr) & bit(bank)) != 0 &&
                         (r.op == Op::read || (!Plain && config_.coalesce_writes)) && in_write_queue(p, r, bank);
   // a forwarded read may itself have to wait for a return slot, in the queue that is full

@@ -149,5 +149,9 @@ TEST_CASE("a row that stays open for any number of time bases is open for exactl
     const std::int64_t now = at + 100;
     CHECK(controller.any_open_ticks(now) == now - opened);
     CHECK(controller.bank_counters(0, 0, now).busy_ticks == now - opened);
+    const std::int64_t later = now + (std::int64_t{2} << 30);
+    controller.normalise(later);
+    CHECK(controller.any_open_ticks(later) == later - opened);
+    CHECK(controller.bank_counters(0, 0, later).busy_ticks == later - opened);
   }
 }

@@ -165,12 +165,12 @@ void Controller::normalise(std::int64_t tick) {
 void Controller::jump(std::int64_t left, std::span<const std::int32_t> form, const Origin& to,
                       const Statistics& gained) {
   // what is open or blocked is booked up to here, and from the end of the jump on
+  rebase(to.tick);
   Statistics now = statistics(left);
   now.add(gained);
   counters_ = now.channel;
   bank_counters_ = std::move(now.banks);
   for (std::size_t pc = 0; pc < pcs_.size(); ++pc) refreshes_[pc] = now.refreshes[pc];
-  rebase(to.tick);
   const std::int32_t t = now_ = relative(to.tick);
   column_from_ = row_from_ = t + 1;
   free_ = kNil;

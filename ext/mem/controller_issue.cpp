@@ -349,6 +349,8 @@ template <bool Plain>
       if (limit == until) break;
       t = limit;
       reach(t);
+    } else if (Plain && hits_follow(p) && serve_hits(pc, offers, limit)) {
+      t = now_;
     } else {
       const bool frees = p.column.tick == t || (!Plain && config_.slot_freed_at_act);
       now_ = column_from_ = row_from_ = t;
@@ -365,6 +367,7 @@ template bool Controller::serve_one<false>(std::span<Offers> offers, std::int64_
 template bool Controller::serve_one<true>(std::span<Offers> offers, std::int64_t& arrival);
 
 // Likewise with two pseudo-channels on the two command buses.
+template <bool Plain>
 [[gnu::flatten]] bool Controller::serve_two(std::span<Offers> offers, std::int64_t& arrival) {
   PseudoChannel& a = pcs_[0];
   PseudoChannel& b = pcs_[1];
@@ -377,16 +380,20 @@ template bool Controller::serve_one<true>(std::span<Offers> offers, std::int64_t
     if (a.row.tick < row_from_) find_row(a);
     if (b.row.tick < row_from_) find_row(b);
     const std::int32_t column = std::min(a.column.tick, b.column.tick);
-    std::int32_t t = std::min(column, std::min(a.row.tick, b.row.tick));
+    const std::int32_t row = std::min(a.row.tick, b.row.tick);
+    const int first = a.column.tick == column && (b.column.tick != column || !b.column.before(a.column)) ? 0 : 1;
+    PseudoChannel& p = first == 0 ? a : b;
+    std::int32_t t = std::min(column, row);
     if (t > limit) {
       if (limit == until) break;
       t = limit;
       reach(t);
+    } else if (Plain && column < row && hits_follow(p) && serve_hits(first, offers, limit)) {
+      t = now_;
     } else {
       now_ = column_from_ = row_from_ = t;
       if (column == t) {
-        const int pc = a.column.tick == t && (b.column.tick != t || !b.column.before(a.column)) ? 0 : 1;
-        issue_column(pcs_[static_cast<std::size_t>(pc)], pc, t);
+        issue_column<Plain>(p, first, t);
         column_from_ = t + 1;
         settle_all();
         if (a.row.tick < t) find_row(a);
@@ -397,13 +404,15 @@ template bool Controller::serve_one<true>(std::span<Offers> offers, std::int64_t
         issue_row(pcs_[static_cast<std::size_t>(pc)], pc, t);
       }
       column_from_ = row_from_ = t + 1;
-      if (column != t && !config_.slot_freed_at_act) continue;
+      if (column != t && (Plain || !config_.slot_freed_at_act)) continue;
     }
-    if (!take_arrived(offers, t, arrival)) return false;
+    if (!take_arrived<Plain>(offers, t, arrival)) return false;
     limit = next_limit();
-  } while (!one_is_busy() && quiet());
+  } while (!one_is_busy() && (Plain ? unsettled_ == 0 : quiet()));
   return true;
 }
+template bool Controller::serve_two<false>(std::span<Offers> offers, std::int64_t& arrival);
+template bool Controller::serve_two<true>(std::span<Offers> offers, std::int64_t& arrival);
 
 // Activated reads that cannot get a return slot give their row up; they are activated again later.
 void Controller::demote_active(PseudoChannel& p, Mask banks) {

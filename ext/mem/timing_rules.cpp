@@ -99,6 +99,38 @@ TimingRules::TimingRules(const ChannelConfig& config)
       std::max(0, effects_[static_cast<std::size_t>(index(Command::ACT))].own[gate_index(Command::REFpb)]);
   prune();
   for (Effects& d : effects_) compile(d);
+  repeats_ = {repeat_of(Command::RD), repeat_of(Command::WR)};
+}
+
+Repeat TimingRules::repeat_of(Command c) const {
+  const Effects& d = effects_[static_cast<std::size_t>(index(c))];
+  Repeat r;
+  r.possible = true;
+  for (const Delays* wide : {&d.bank_group, &d.stack_id, &d.other_stack_id}) {
+    if (wide->of(BankClass::act) != kLongAgo || wide->of(BankClass::pre) != kLongAgo) r.possible = false;
+  }
+  const std::size_t gate = gate_index(c);
+  const BankClass own = class_of(c);
+  r.again = std::max({d.own[gate], d.bus[gate], d.stack_id.of(own)});
+  r.group = d.bank_group.of(own);
+  r.bank = d.bank.of(own);
+  r.bus_again = d.bus[gate];
+  return r;
+}
+
+std::uint64_t TimingRules::stack_of(int bank) const {
+  const std::uint64_t first = stack_ == kMaxBanks ? ~std::uint64_t{0} : (std::uint64_t{1} << stack_) - 1;
+  return first << first_of_stack_[static_cast<std::size_t>(bank)];
+}
+
+void TimingRules::apply_near(Command c, int bank, std::int32_t t, EarliestTicks& e) const {
+  const Effects& d = effects_[static_cast<std::size_t>(index(c))];
+  const std::size_t place = static_cast<std::size_t>(bank) % kBlock;
+  std::int32_t* const near = e.banks[0].data() + static_cast<std::size_t>(bank) - place;
+  for (std::size_t k = 0; k < d.near_count; ++k) raise_by(near + d.near_at[k], d.near[place][k].data(), kBlock, t);
+  if (static_cast<int>(kBlock) % group_ == 0) return;
+  for (const Delay& x : d.bank_group)
+    raise_all(&e.at(x.to, first_of_group_[static_cast<std::size_t>(bank)]), group_, t + x.value);
 }
 
 // A rule that a rule of a wider scope always implies costs time and changes nothing. Refresh is left alone: its

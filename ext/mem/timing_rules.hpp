@@ -51,6 +51,16 @@ struct EarliestTicks {
   [[nodiscard]] std::int32_t at(BankClass c, std::size_t bank) const { return banks[index(c)][bank]; }
 };
 
+// What a column command delays while nothing but its like comes behind it, all of them to banks of one stack id. The
+// rest of what they delay may then be booked late, with the last one of each bank.
+struct Repeat {
+  bool possible = false;
+  std::int32_t again = kLongAgo;  // its like, in any bank
+  std::int32_t group = kLongAgo;  // in its bank group
+  std::int32_t bank = kLongAgo;
+  std::int32_t bus_again = kLongAgo;  // of the other pseudo-channel
+};
+
 class TimingRules {
  public:
   explicit TimingRules(const ChannelConfig& config);
@@ -61,6 +71,15 @@ class TimingRules {
     avx2_ ? delay_avx2(d, bank, t, e, bus) : delay_portable(d, bank, t, e, bus);
     if (c == Command::ACT && act_window_ != 0) note_act(t, e);
   }
+  [[nodiscard]] const Repeat& repeat(Op op) const { return repeats_[static_cast<std::size_t>(index(op))]; }
+  // Books what another one at `t` delays of its like in its bank group and bank.
+  void apply_again(const Repeat& r, std::size_t bank, std::int32_t t, std::int32_t* earliest) const {
+    if (r.group != kLongAgo) raise_all(earliest + first_of_group_[bank], group_, t + r.group);
+    if (r.bank != kLongAgo) earliest[bank] = std::max(earliest[bank], t + r.bank);
+  }
+  // What `apply` books of one bank and its bank group, where a later one books the rest.
+  void apply_near(Command c, int bank, std::int32_t t, EarliestTicks& e) const;
+  [[nodiscard]] std::uint64_t stack_of(int bank) const;  // the banks of its stack id
   // For tests: without the vectors of this machine.
   void use_portable() { avx2_ = false; }
 
@@ -115,12 +134,14 @@ class TimingRules {
   };
   void prune();
   void compile(Effects& d) const;
+  [[nodiscard]] Repeat repeat_of(Command c) const;
   void delay_portable(const Effects& d, int bank, std::int32_t t, EarliestTicks& e, Gates& bus) const;
   void delay_avx2(const Effects& d, int bank, std::int32_t t, EarliestTicks& e, Gates& bus) const;
   void delay_far(const Effects& d, std::size_t bank, std::int32_t t, EarliestTicks& e) const;
   void note_act(std::int32_t t, EarliestTicks& e) const;
 
   std::array<Effects, kCommands> effects_;
+  std::array<Repeat, 2> repeats_{};    // by Op
   std::int32_t act_window_ = 0;        // ACTs ...
   std::int32_t act_window_ticks_ = 0;  // ... within these ticks
   std::int32_t act_to_refresh_ = 0;

@@ -131,3 +131,66 @@ TEST_CASE("the vectors of this machine book the same delays as the portable code
     }
   }
 }
+
+TEST_CASE("column commands of one kind booked late delay the same") {
+  std::mt19937_64 draw(5);
+  const auto below = [&](std::uint64_t n) { return static_cast<int>(draw() % n); };
+  int seen = 0;
+  for (int round = 0; round < 200; ++round) {
+    ChannelConfig c;
+    c.stack_ids = 1 << below(3);
+    c.bank_groups = 1 << below(3);
+    c.banks_per_group = 1 << below(3);
+    c.refresh = Refresh::per_bank;
+    for (int i = 0; i < 12; ++i) {
+      const auto scope = static_cast<Scope>(below(kScopes));
+      c.rules.push_back(
+          {scope, static_cast<Command>(below(kCommands)), static_cast<Command>(below(kCommands)), below(90), 1});
+    }
+    const TimingRules rules(c);
+    const Op op = below(2) == 0 ? Op::read : Op::write;
+    const Command command = op == Op::read ? Command::RD : Command::WR;
+    const Repeat& r = rules.repeat(op);
+    if (!r.possible) continue;
+    ++seen;
+    State at_once;
+    State late;
+    const std::size_t own = index(op == Op::read ? BankClass::rd : BankClass::wr);
+    const std::uint64_t stack = rules.stack_of(below(static_cast<std::uint64_t>(c.banks())));
+    std::array<std::int32_t, kMaxBanks> last{};
+    std::int32_t t = 0;
+    std::int32_t from = kLongAgo;
+    int bank = 0;
+    for (int i = 0; i < 30; ++i) {
+      do bank = below(static_cast<std::uint64_t>(c.banks()));
+      while ((stack & bit(bank)) == 0);
+      t += 1 + below(20);
+      last[static_cast<std::size_t>(bank)] = t;
+      rules.apply(command, bank, t, at_once.e, at_once.bus);
+      rules.apply_again(r, static_cast<std::size_t>(bank), t, late.e.banks[own].data());
+      from = std::max(from, t + r.again);
+      for (std::size_t b = 0; b < static_cast<std::size_t>(c.banks()); ++b) {
+        if ((stack & bit(static_cast<int>(b))) == 0) continue;
+        const std::size_t gate = gate_index(command);
+        const std::int32_t whole = std::max({at_once.e.banks[own][b], at_once.e.own[gate], at_once.bus[gate]});
+        CHECK(std::max({whole, t}) == std::max({late.e.banks[own][b], from, t}));
+      }
+    }
+    for (std::size_t b = 0; b < static_cast<std::size_t>(c.banks()); ++b) {
+      if (last[b] == 0) continue;
+      if (last[b] == t) {
+        rules.apply(command, static_cast<int>(b), t, late.e, late.bus);
+      } else {
+        rules.apply_near(command, static_cast<int>(b), last[b], late.e);
+      }
+    }
+    CHECK(at_once.e.own == late.e.own);
+    CHECK(at_once.bus == late.bus);
+    for (std::size_t k = 0; k < kBankClasses; ++k) {
+      for (std::size_t b = 0; b < static_cast<std::size_t>(c.banks()); ++b) {
+        CHECK(std::max(at_once.e.banks[k][b], 0) == std::max(late.e.banks[k][b], 0));
+      }
+    }
+  }
+  CHECK(seen > 60);
+}
