@@ -251,6 +251,9 @@ class Policy:
     all_reduce: bool = False
     """Whether every chiplet holds every token before and after a layer, so that none is sent and a ring all-reduce sums
     what the chiplets computed: tensor parallelism. Every replica is then split over all that compute."""
+    group_all_reduce: bool = False
+    """Whether the endpoints that hold the parts of a split expert sum up in a ring all-reduce among themselves, after
+    which one of them returns a token's sums as activations; else every part returns partial sums."""
     delivery: DeliveryName = "unicast"
     """How the weights of a replica reach the endpoints of :meth:`execute_at` that help with it."""
     phase_aligned: bool = False

@@ -75,11 +75,14 @@ class _Dispatched(_Shares):
         """``dispatch``: a token is sent for each of its experts, or once to a chiplet however many of them are there.
         ``gather``: every expert's output comes back, or one sum of a token from a chiplet. Both per chiplet is what
         Eq. 2 of HDA-MoE counts. ``metadata_bytes``: of the count of tokens for an expert that every chiplet tells the
-        one that holds it before it sends any (the all-to-all of its section II); 0: none."""
+        one that holds it before it sends any (the all-to-all of its section II); 0: none. ``partial_sums``: the parts
+        of a split expert return theirs, or all-reduce them in a ring among themselves, and the one nearest to a token's
+        home returns the sum (tensor parallelism inside the groups of a hybrid)."""
 
         dispatch: Literal["per_expert", "per_chiplet"] = "per_expert"
         gather: Literal["per_expert", "per_chiplet"] = "per_expert"
         metadata_bytes: Annotated[int, Field(ge=0)] = 0
+        partial_sums: Literal["returned", "all_reduced"] = "returned"
 
     params: Params
 
@@ -88,6 +91,7 @@ class _Dispatched(_Shares):
         self.dispatch_once = self.params.dispatch == "per_chiplet"
         self.local_reduction = self.params.gather == "per_chiplet"
         self.metadata_bytes = self.params.metadata_bytes
+        self.group_all_reduce = self.params.partial_sums == "all_reduced"
 
 
 class ExpertParallel(_Dispatched):

@@ -40,8 +40,9 @@ from cosim.run.recording import DecisionRecord, LayerDecision
 from cosim.run.tenant_results import TenantRow, tenant_rows
 from cosim.system.backbone import backbone_work
 from cosim.workload.admission import QueueQuotas
-from cosim.workload.collectives import AllReduce, Metadata, ring_order
+from cosim.workload.collectives import AllReduce, GroupReduce, Metadata, ring_order
 from cosim.workload.gating import GateCounts, choose, kept_choices
+from cosim.workload.group_reduce import group_reduce
 from cosim.workload.groups import first_tokens, replicated_groups, shared_groups, token_groups, token_homes
 from cosim.workload.legs import legs_of, returned_bytes
 from cosim.workload.lowering import LayerTasks, SharedReads, WorkRates, lower_layer
@@ -313,19 +314,46 @@ class RunLoop:
         legs, rows_of_legs = legs_of(assigned, directory)
         chiplets = directory.rows["chiplet"][rows_of_legs]
         firsts = first_tokens(ids, homes, groups, legs, chiplets, tenants)
+        summing: GroupReduce | None = None
+        once: npt.NDArray[np.int64] | None = None
+        if self.policy.group_all_reduce:
+            summing = group_reduce(
+                ids,
+                homes,
+                groups,
+                legs,
+                rows_of_legs,
+                directory,
+                machine.system.routes,
+                tenants,
+                sum_bytes=model.hidden * self.policy.partial_sum_bytes,
+                merged=self.policy.local_reduction,
+            )
+            # among those that return anything, no earlier one brings a token to its chiplet
+            going = np.flatnonzero((summing.ring_of_group < 0) | summing.returns)
+            once = np.zeros_like(firsts)
+            once[going] = first_tokens(ids, homes, groups, legs[going], chiplets[going], tenants)
         groups, assigned = groups[legs], rows_of_legs
         if self.policy.all_reduce:
             self._check_spread(assigned, directory)
             groups, assigned, firsts = replicated_groups(groups, assigned, chiplets, firsts)
+        once = firsts if once is None else once
         if self.inputs.rates.shared_bytes:
             shared = shared_groups(homes, layer, model.experts, model.activation_bytes, tenants)
             groups = np.concatenate([groups, shared])
             assigned = np.concatenate([assigned, self._shared_rows(shared, directory)])
-            firsts = np.concatenate([firsts, np.zeros(len(shared), dtype=np.int64)])
+            none = np.zeros(len(shared), dtype=np.int64)
+            firsts, once = np.concatenate([firsts, none]), np.concatenate([once, none])
+            if summing is not None:
+                ring_of_group = np.concatenate([summing.ring_of_group, none - 1])
+                summing = GroupReduce(summing.rings, ring_of_group, np.concatenate([summing.returns, none > 0]))
         replicas = directory.rows[assigned].copy()
 
         waits = dict(self.copies) if self.replay is not None else None
-        summed = firsts if self.policy.local_reduction else None
+        summed = once if self.policy.local_reduction else None
+        returned = returned_bytes(groups, replicas, model, self.policy.partial_sum_bytes)
+        if summing is not None:
+            returned = np.where(summing.ring_of_group >= 0, groups["bytes"], returned)
         tasks = lower_layer(
             groups,
             assigned,
@@ -335,12 +363,13 @@ class RunLoop:
             machine.classes,
             decision_key=LAYER_DONE,
             combine=self.inputs.scope != "routed",
-            gather_bytes=returned_bytes(groups, replicas, model, self.policy.partial_sum_bytes),
+            gather_bytes=returned,
             waits=waits,
             summed_tokens=summed,
             sent_tokens=firsts if self.policy.dispatch_once else None,
             metadata=self._metadata(directory, layer),
             all_reduce=self._all_reduce(len(rows)),
+            group_reduce=summing,
             shared_reads=self._shared_reads(),
             quotas=self.inputs.quotas,
         )

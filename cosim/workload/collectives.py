@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["AllReduce", "Metadata", "RingSteps", "ring_order", "ring_steps"]
+__all__ = ["AllReduce", "GroupReduce", "Metadata", "RingSteps", "ring_order", "ring_steps"]
 
 IntArray = npt.NDArray[np.int64]
 
@@ -18,6 +19,20 @@ class AllReduce:
 
     order: IntArray
     size_bytes: int
+
+
+@dataclass(frozen=True, eq=False)
+class GroupReduce:
+    """Ring all-reduces among the endpoints that hold the parts of split experts, before outputs are returned.
+
+    rings: one for each set of endpoints that has tokens. ring_of_group: int64, shape (groups,), -1 where the group's
+    replica is whole. returns: whether a group's chiplet is the one of its ring that returns the sums, bool, shape
+    (groups,).
+    """
+
+    rings: Sequence[AllReduce]
+    ring_of_group: IntArray
+    returns: npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from cosim._core import TaskKind
 from cosim.policy.directory import Directory
 from cosim.workload.admission import QueueQuotas, holds
-from cosim.workload.collectives import AllReduce, Metadata, RingSteps, ring_steps
+from cosim.workload.collectives import AllReduce, GroupReduce, Metadata, RingSteps, ring_steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -162,6 +162,7 @@ def lower_layer(
     sent_tokens: npt.NDArray[np.int64] | None = None,
     metadata: Metadata | None = None,
     all_reduce: AllReduce | None = None,
+    group_reduce: GroupReduce | None = None,
     shared_reads: SharedReads | None = None,
     quotas: QueueQuotas | None = None,
 ) -> LayerTasks:
@@ -186,6 +187,7 @@ def lower_layer(
         metadata: what endpoints tell each other first. A dispatch waits until its source has been told by all.
         all_reduce: where every chiplet holds every token before and after the layer, so that no group has a way to go:
             the collective that sums what the chiplets computed.
+        group_reduce: where the parts of a split expert sum up among themselves, and one of them returns the sums.
         waits: replica identity → task of an earlier submission that its fetch and its groups' dispatches wait for.
         shared_reads: of replicas that several endpoints work on; if not given, each reads for itself.
         quotas: how many tokens of each tenant a chiplet holds at a time. Not where groups share their dispatches or
@@ -201,7 +203,12 @@ def lower_layer(
 
     target = chiplets[replica_of_group]
     dispatched = np.flatnonzero(groups["source"] != target)
-    gathered = np.flatnonzero(groups["aggregator"] != target)
+    ring_of_group = np.full(len(groups), -1, dtype=np.int64) if group_reduce is None else group_reduce.ring_of_group
+    in_ring = ring_of_group >= 0
+    goes_home = groups["aggregator"] != target
+    if group_reduce is not None:
+        goes_home &= ~in_ring | group_reduce.returns
+    gathered = np.flatnonzero(goes_home)
     returned_bytes = (groups["bytes"] if gather_bytes is None else gather_bytes).astype(np.int64)
     out = _messages(groups, dispatched, groups["source"], target, groups["bytes"].astype(np.int64), sent_tokens)
     home = _messages(groups, gathered, target, groups["aggregator"], returned_bytes, summed_tokens)
@@ -217,7 +224,11 @@ def lower_layer(
     first_combine = first_gather + len(home.size_bytes)
     first_collective = first_combine + (len(aggregators) if combine else 0)
     collective = _collective(first_collective, metadata, ring)
+    collectives = [collective]
     decision = first_collective + len(collective.kind)
+    for among in () if group_reduce is None else group_reduce.rings:
+        collectives.append(_ring(decision, ring_steps(among.order, among.size_bytes)))
+        decision += len(collectives[-1].kind)
     count = decision + 1
 
     kind = np.empty(count, dtype=np.uint8)
@@ -271,40 +282,49 @@ def lower_layer(
     size[back] = home.size_bytes
 
     if combine:
-        summed = slice(first_combine, first_collective)
-        kind[summed] = COMPUTE
-        source[summed] = destination[summed] = nodes[aggregators]
+        combines = slice(first_combine, first_collective)
+        kind[combines] = COMPUTE
+        source[combines] = destination[combines] = nodes[aggregators]
         # every (token, expert) pair is one term of the sum
         pairs = np.zeros(len(aggregators), dtype=np.int64)
         np.add.at(pairs, aggregator_of_group, groups["tokens"].astype(np.int64))
-        cycles[summed] = [
+        cycles[combines] = [
             rates.cycles(aggregator, rates.combine_macs * terms)
             for aggregator, terms in zip(aggregators.tolist(), pairs.tolist(), strict=True)
         ]
 
-    extra = slice(first_collective, decision)
-    kind[extra] = collective.kind
-    moved = collective.kind == TRANSFER
-    source[extra][moved] = nodes[collective.source[moved]]
-    destination[extra][moved] = nodes[collective.destination[moved]]
-    size[extra] = collective.size_bytes
+    at = first_collective
+    for each in collectives:
+        extra = slice(at, at + len(each.kind))
+        kind[extra] = each.kind
+        moved = each.kind == TRANSFER
+        source[extra][moved] = nodes[each.source[moved]]
+        destination[extra][moved] = nodes[each.destination[moved]]
+        size[extra] = each.size_bytes
+        at = extra.stop
 
     kind[decision] = DECISION
     key[decision] = decision_key
 
     dispatch_of_group = np.full(len(groups), -1, dtype=np.int64)
     dispatch_of_group[dispatched] = first_dispatch + out.message
-    gather_of_group = np.full(len(groups), -1, dtype=np.int64)
-    gather_of_group[gathered] = first_gather + home.message
-    sent_of_group = gather_of_group
-    combine_of_group = np.full(len(groups), -1, dtype=np.int64)
     computing = fetches + replica_of_group.astype(np.int64)
+    summed, joined = computing.copy(), np.full(len(groups), -1, dtype=np.int64)
+    gather_of_group = np.full(len(groups), -1, dtype=np.int64)
+    for number, one in enumerate(collectives[1:]):
+        mine = np.flatnonzero(ring_of_group == number)
+        joined[mine], summed[mine] = one.of_endpoint(target[mine]), one.end_of_endpoint(target[mine])
+    gather_of_group[in_ring] = summed[in_ring]
+    gather_of_group[gathered] = first_gather + home.message
+    sent_of_group = np.where(in_ring, joined, gather_of_group)
+    combine_of_group = np.full(len(groups), -1, dtype=np.int64)
     returned = np.where(gather_of_group >= 0, gather_of_group, computing)
 
     edges: Edges = [
         (dispatch_of_group[dispatched], computing[dispatched]),  # tokens → compute
-        (computing[gathered], gather_of_group[gathered]),  # compute → gather
-        *collective.edges,
+        (computing[in_ring], joined[in_ring]),  # compute → all-reduce of its group
+        (summed[gathered], gather_of_group[gathered]),  # compute, or the end of that → gather
+        *(edge for each in collectives for edge in each.edges),
     ]
     if metadata is not None and len(out.first):
         told = collective.of_endpoint(groups["source"][out.first])
@@ -372,7 +392,9 @@ def lower_layer(
         combine_of_group=combine_of_group,
         tokens_of_replica=tokens_of_replica,
         dispatch_bytes=int(out.size_bytes.sum()) + (0 if metadata is None else int(collective.size_bytes.sum())),
-        gather_bytes=int(home.size_bytes.sum()) + (0 if ring is None else int(collective.size_bytes.sum())),
+        gather_bytes=int(home.size_bytes.sum())
+        + (0 if ring is None else int(collective.size_bytes.sum()))
+        + sum(int(one.size_bytes.sum()) for one in collectives[1:]),
         combines_first=all_reduce is not None,
         announced=metadata is not None,
     )
