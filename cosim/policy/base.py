@@ -246,6 +246,8 @@ class Policy:
     """Whether a chiplet adds up what its experts return for one token before it sends the sum back."""
     dispatch_once: bool = False
     """Whether a token that several of its experts want at one chiplet is sent there once."""
+    multicast_dispatch: bool = False
+    """Whether tokens that the same set of chiplets wants leave their own once, as packets that fork in routers."""
     metadata_bytes: int = 0
     """What every chiplet tells every other, for each expert held there, before it sends tokens; 0: nothing."""
     all_reduce: bool = False

@@ -66,6 +66,7 @@ class CoMoE(Policy):
         credits: off, prefetches are not limited, not graded and travel in the class of demand loads.
         two_timescales: off, copies are chosen after every batch, without leases and hysteresis.
         reduction: whether a chiplet adds up what its experts return for one token.
+        dispatch: ``multicast``, where the network has that class: a token leaves its chiplet once (section 3.4).
 
         high_hit: more likely than not. low_hit: one in five. high_entropy: share of log2 of the experts.
         pages_per_chiplet: prefetch credits, in pages under way or waiting at a chiplet.
@@ -87,6 +88,7 @@ class CoMoE(Policy):
         credits: bool = True
         two_timescales: bool = True
         reduction: bool = True
+        dispatch: Literal["unicast", "multicast"] = "unicast"
         high_hit: Share = 0.5
         low_hit: Share = 0.2
         high_entropy: Share = 0.75
@@ -111,6 +113,7 @@ class CoMoE(Policy):
         self.window_batches = (p.window_batches if p.two_timescales else 1) if p.bounded_replicas else 0
         self.max_replicas = p.expert_copies + 2  # its home and the page of its home chiplet are no copies
         self.local_reduction = p.reduction
+        self.multicast_dispatch = p.dispatch == "multicast"
         self.prefetch_class = "prefetch" if p.credits else "weight"
 
     def place(self, system: System, model: ModelSpec, profile: Profile) -> Placement:

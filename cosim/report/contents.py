@@ -176,6 +176,7 @@ TENANTS = FrameSpec(
         ("tokens", "count"),
         ("total_fs", "count"),
         ("queue_fs", "count"),
+        ("held_fs", "count"),
         ("replica_bytes", "count"),
         ("peak_replica_bytes", "count"),
         ("refused_copies", "count"),

@@ -43,9 +43,17 @@ from cosim.workload.admission import QueueQuotas
 from cosim.workload.collectives import AllReduce, GroupReduce, Metadata, ring_order
 from cosim.workload.gating import GateCounts, choose, kept_choices
 from cosim.workload.group_reduce import group_reduce
-from cosim.workload.groups import first_tokens, replicated_groups, shared_groups, token_groups, token_homes
+from cosim.workload.groups import (
+    first_tokens,
+    replicated_groups,
+    shared_groups,
+    token_groups,
+    token_homes,
+    token_legs,
+)
 from cosim.workload.legs import legs_of, returned_bytes
 from cosim.workload.lowering import LayerTasks, SharedReads, WorkRates, lower_layer
+from cosim.workload.multicast import Multicasts, multicasts
 from cosim.workload.stages import STAGES, group_stages
 
 if TYPE_CHECKING:
@@ -333,6 +341,7 @@ class RunLoop:
             going = np.flatnonzero((summing.ring_of_group < 0) | summing.returns)
             once = np.zeros_like(firsts)
             once[going] = first_tokens(ids, homes, groups, legs[going], chiplets[going], tenants)
+        multicast = self._multicast(token_legs(ids, homes, groups, legs, tenants), chiplets, homes, tenants)
         groups, assigned = groups[legs], rows_of_legs
         if self.policy.all_reduce:
             self._check_spread(assigned, directory)
@@ -372,6 +381,7 @@ class RunLoop:
             group_reduce=summing,
             shared_reads=self._shared_reads(),
             quotas=self.inputs.quotas,
+            multicast=multicast,
         )
         base = machine.engine.submit(tasks.columns, tasks.before, tasks.after, effective)
         in_use = [int(replica) for replica in np.unique(replicas["replica"]) if int(replica) not in (waits or {})]
@@ -525,6 +535,17 @@ class RunLoop:
                 f"policy {self.policy.name}: all_reduce needs every expert on all of the "
                 f"{len(self.machine.compute_endpoints)} compute endpoints, expert {expert} is on {parts[short[0]]}"
             )
+
+    def _multicast(
+        self,
+        pairs: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]],
+        chiplets: npt.NDArray[np.int32],
+        homes: npt.NDArray[np.int32],
+        tenants: npt.NDArray[np.int16] | None,
+    ) -> Multicasts | None:
+        if not self.policy.multicast_dispatch:
+            return None
+        return multicasts(*pairs, chiplets, homes, tenants, "multicast", self.machine.group)
 
     def _shared_reads(self) -> SharedReads | None:
         if not self.delivery.reads_once:

@@ -15,6 +15,7 @@ import pandas as pd
 from cosim.config.errors import ConfigErrors
 from cosim.config.units import BYTES, format_quantity
 from cosim.policy.base import Profile
+from cosim.policy.delivery import Delivery
 from cosim.policy.registry import make_policy
 from cosim.policy.tenants import TenantLedger, TenantLimits
 from cosim.run.memory_channel import MemoryChannel
@@ -310,9 +311,28 @@ class Setup:
             policy = make_policy(chosen.name, chosen.params, path=f"policies.{position}")
             if self.queue_quotas is not None:
                 self._check_quotas(policy)
+            if policy.multicast_dispatch:
+                self._check_multicast(policy, f"policies.{position}")
             if not policy.preserves_routing:
                 self.router_scores(policy.name)
             policy.place(self.system, self.model, self.profile)
+
+    def _check_multicast(self, policy: Policy, path: str) -> None:
+        """Raises ConfigErrors where compute endpoints are of several networks, or theirs has no multicast class."""
+        Delivery.on(self.system, "multicast", f"{path}.params.dispatch")
+        networks = {place.network for place in self.system.compute_endpoints}
+        others = [
+            name
+            for name in ("dispatch_once", "all_reduce", "group_all_reduce", "metadata_bytes")
+            if getattr(policy, name)
+        ]
+        if len(networks) > 1 or others:
+            got = f"{len(networks)} networks" if len(networks) > 1 else f"{policy.name} with {', '.join(others)}"
+            raise ConfigErrors.single(
+                "compute endpoints of one network and no other way to share dispatches, for multicasts of tokens",
+                got,
+                path=f"{path}.params.dispatch",
+            )
 
     def _check_power_cap(self) -> None:
         """Raises ConfigErrors for a power cap at a rung that does not know all energies."""
@@ -326,7 +346,7 @@ class Setup:
 
     def _check_quotas(self, policy: Policy) -> None:
         """Raises ConfigErrors for a policy whose groups share what a queue's quota would hold back."""
-        shares = [name for name in ("dispatch_once", "all_reduce") if getattr(policy, name)]
+        shares = [name for name in ("dispatch_once", "multicast_dispatch", "all_reduce") if getattr(policy, name)]
         if policy.delivery != "unicast":
             shares.append(f"delivery: {policy.delivery}")
         if shares:

@@ -19,8 +19,9 @@ class TenantRow:
     """One tenant in one (batch, layer).
 
     tokens: token–expert pairs, those in parts of split experts counted once a part. total_fs: from the layer's start to
-    the last of its groups; 0 without any. queue_fs: that its groups waited for chiplets, summed over them. The rest is
-    the keeper's book since the run began: bytes of copies now charged to it and at most at once, and what its bounds
+    the last of its groups; 0 without any. queue_fs: that its groups waited at chiplets, held_fs: that they were held
+    back for room within the tenant's queue quota (in a replay also for copies), both summed over them. The rest is the
+    keeper's book since the run began: bytes of copies now charged to it and at most at once, and what its bounds
     refused.
     """
 
@@ -28,6 +29,7 @@ class TenantRow:
     tokens: int
     total_fs: int
     queue_fs: int
+    held_fs: int
     replica_bytes: int
     peak_replica_bytes: int
     refused_copies: int
@@ -50,6 +52,7 @@ def tenant_rows(
                 int(groups["tokens"][mine].sum()),
                 int(stages["end"][mine].max(initial=start_fs)) - start_fs,
                 int(stages["queue"][mine].sum()),
+                int(stages["publish_wait"][mine].sum()),
                 books.held_bytes(tenant),
                 books.peak_bytes[tenant],
                 books.refused["copies"][tenant],

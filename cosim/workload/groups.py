@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["GROUPS", "first_tokens", "replicated_groups", "shared_groups", "token_groups", "token_homes"]
+__all__ = ["GROUPS", "first_tokens", "replicated_groups", "shared_groups", "token_groups", "token_homes", "token_legs"]
 
 GROUPS = np.dtype(
     [
@@ -105,6 +105,29 @@ def shared_groups(
     return groups
 
 
+def token_legs(
+    ids: npt.NDArray[np.integer],
+    homes: npt.NDArray[np.int32],
+    groups: npt.NDArray[np.void],
+    leg_group: npt.NDArray[np.int64],
+    tenants: npt.NDArray[np.int16] | None = None,
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Which token is in which leg: pairs (token, leg), int64; arguments as of :func:`first_tokens`."""
+    experts = ids.reshape(-1).astype(np.int64)
+    token = np.repeat(np.arange(len(ids), dtype=np.int64), ids.shape[1])[experts >= 0]
+    experts = experts[experts >= 0]
+    stride = int(homes.max(initial=0)) + 1
+    several = 1 if tenants is None else int(tenants.max(initial=0)) + 1
+    owner = np.zeros(len(ids), dtype=np.int64) if tenants is None else tenants.astype(np.int64)
+    of_group = (groups["expert"].astype(np.int64) * stride + groups["source"]) * several + groups["tenant"]
+    group = np.searchsorted(of_group, (experts * stride + homes[token]) * several + owner[token])
+    order = np.argsort(leg_group, kind="stable")
+    starts = np.searchsorted(leg_group[order], np.arange(len(groups) + 1))
+    counts = np.diff(starts)[group]
+    within = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+    return np.repeat(token, counts), order[np.repeat(starts[group], counts) + within].astype(np.int64)
+
+
 def first_tokens(
     ids: npt.NDArray[np.integer],
     homes: npt.NDArray[np.int32],
@@ -124,20 +147,8 @@ def first_tokens(
     Returns:
         int64, shape (legs,).
     """
-    experts = ids.reshape(-1).astype(np.int64)
-    token = np.repeat(np.arange(len(ids), dtype=np.int64), ids.shape[1])[experts >= 0]
-    experts = experts[experts >= 0]
-    stride = int(homes.max(initial=0)) + 1
-    several = 1 if tenants is None else int(tenants.max(initial=0)) + 1
-    owner = np.zeros(len(ids), dtype=np.int64) if tenants is None else tenants.astype(np.int64)
-    of_group = (groups["expert"].astype(np.int64) * stride + groups["source"]) * several + groups["tenant"]
-    group = np.searchsorted(of_group, (experts * stride + homes[token]) * several + owner[token])
-    order = np.argsort(leg_group, kind="stable")
-    starts = np.searchsorted(leg_group[order], np.arange(len(groups) + 1))
-    counts = np.diff(starts)[group]
-    within = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
-    leg = order[np.repeat(starts[group], counts) + within]
-    place = np.repeat(token, counts) * (int(leg_chiplet.max(initial=0)) + 1) + leg_chiplet[leg]
+    token, leg = token_legs(ids, homes, groups, leg_group, tenants)
+    place = token * (int(leg_chiplet.max(initial=0)) + 1) + leg_chiplet[leg]
     by_place = np.lexsort((leg, place))
     first = by_place[np.flatnonzero(np.diff(place[by_place], prepend=-1))]
     return np.bincount(leg[first], minlength=len(leg_group)).astype(np.int64)

@@ -23,6 +23,7 @@ from cosim._core import TaskKind
 from cosim.policy.directory import Directory
 from cosim.workload.admission import QueueQuotas, holds
 from cosim.workload.collectives import AllReduce, GroupReduce, Metadata, RingSteps, ring_steps
+from cosim.workload.multicast import Multicasts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -109,7 +110,7 @@ class LayerTasks:
     combine_of_group: task index, -1 in scope ``routed``, int64, shape (groups,).
     dispatch_bytes, gather_bytes: of all messages before and behind the computations.
     combines_first: whether the combine stands before the gather, an all-reduce.
-    announced: whether dispatches wait for metadata.
+    announced: whether dispatches wait for metadata, or are shared by several groups each.
     The first fetch has index 0, the first compute ``fetches``.
     """
 
@@ -165,6 +166,7 @@ def lower_layer(
     group_reduce: GroupReduce | None = None,
     shared_reads: SharedReads | None = None,
     quotas: QueueQuotas | None = None,
+    multicast: Multicasts | None = None,
 ) -> LayerTasks:
     """Tasks of one layer.
 
@@ -192,6 +194,7 @@ def lower_layer(
         shared_reads: of replicas that several endpoints work on; if not given, each reads for itself.
         quotas: how many tokens of each tenant a chiplet holds at a time. Not where groups share their dispatches or
             endpoints their reads: what one chiplet holds back would keep another waiting.
+        multicast: the messages in the place of the dispatches of single groups.
     """
     rows = directory.rows
     replica_rows, replica_of_group = np.unique(assigned, return_inverse=True)
@@ -220,7 +223,8 @@ def lower_layer(
     fetch_of_replica = _fetches(rows["replica"][replica_rows], tokens_of_replica, shared_reads is not None)
     fetches = int(fetch_of_replica.max()) + 1
     first_dispatch = fetches + replicas
-    first_gather = first_dispatch + len(out.size_bytes)
+    arrivals = _Arrivals.of(out, dispatched, first_dispatch, multicast, groups)
+    first_gather = first_dispatch + arrivals.tasks
     first_combine = first_gather + len(home.size_bytes)
     first_collective = first_combine + (len(aggregators) if combine else 0)
     collective = _collective(first_collective, metadata, ring)
@@ -269,11 +273,25 @@ def lower_layer(
         )
     ]
 
-    sent = slice(first_dispatch, first_gather)
-    kind[sent] = TRANSFER
-    source[sent] = nodes[groups["source"][out.first]]
-    destination[sent] = nodes[target[out.first]]
-    size[sent] = out.size_bytes
+    if multicast is None:
+        sent = slice(first_dispatch, first_gather)
+        kind[sent] = TRANSFER
+        source[sent] = nodes[groups["source"][out.first]]
+        destination[sent] = nodes[target[out.first]]
+        size[sent] = out.size_bytes
+    else:
+        kind[first_dispatch : first_gather - arrivals.joins] = TRANSFER
+        kind[first_gather - arrivals.joins : first_gather] = DELAY
+        token_bytes = int((groups["bytes"] // groups["tokens"]).max(initial=0))
+        for number, targets in enumerate(multicast.targets):
+            task = first_dispatch + number
+            source[task] = nodes[multicast.source[number]]
+            size[task] = multicast.tokens[number] * token_bytes
+            if len(targets) == 1:
+                destination[task] = nodes[targets[0]]
+            else:
+                group[task] = multicast.group_of(list(targets))
+                message_class[task] = classes[multicast.message_class]
 
     back = slice(first_gather, first_combine)
     kind[back] = TRANSFER
@@ -307,7 +325,7 @@ def lower_layer(
     key[decision] = decision_key
 
     dispatch_of_group = np.full(len(groups), -1, dtype=np.int64)
-    dispatch_of_group[dispatched] = first_dispatch + out.message
+    dispatch_of_group[dispatched] = arrivals.task_of_travelling
     computing = fetches + replica_of_group.astype(np.int64)
     summed, joined = computing.copy(), np.full(len(groups), -1, dtype=np.int64)
     gather_of_group = np.full(len(groups), -1, dtype=np.int64)
@@ -325,6 +343,7 @@ def lower_layer(
         (computing[in_ring], joined[in_ring]),  # compute → all-reduce of its group
         (summed[gathered], gather_of_group[gathered]),  # compute, or the end of that → gather
         *(edge for each in collectives for edge in each.edges),
+        *arrivals.edges,
     ]
     if metadata is not None and len(out.first):
         told = collective.of_endpoint(groups["source"][out.first])
@@ -348,7 +367,7 @@ def lower_layer(
             sent_first = dispatch_of_group[dispatched][(ends[0] == here) | (ends[1] == here)]
             edges.append((sent_first, np.full(len(sent_first), stream_task)))
     if quotas is not None:
-        if sent_tokens is not None or all_reduce is not None or shared_reads is not None:
+        if any(shared is not None for shared in (sent_tokens, all_reduce, shared_reads, multicast)):
             raise ValueError("queue quotas hold back the dispatch of one group, at one chiplet, and its own read")
         held_back = holds(quotas, replica_of_group, groups, chiplets, rows["bytes"][replica_rows])
         for earlier, job, tenant in held_back.tokens.tolist():
@@ -391,12 +410,13 @@ def lower_layer(
         sent_of_group=sent_of_group,
         combine_of_group=combine_of_group,
         tokens_of_replica=tokens_of_replica,
-        dispatch_bytes=int(out.size_bytes.sum()) + (0 if metadata is None else int(collective.size_bytes.sum())),
+        dispatch_bytes=int(size[first_dispatch:first_gather].sum())
+        + (0 if metadata is None else int(collective.size_bytes.sum())),
         gather_bytes=int(home.size_bytes.sum())
         + (0 if ring is None else int(collective.size_bytes.sum()))
         + sum(int(one.size_bytes.sum()) for one in collectives[1:]),
         combines_first=all_reduce is not None,
-        announced=metadata is not None,
+        announced=metadata is not None or multicast is not None,
     )
 
 
@@ -429,6 +449,46 @@ def _messages(
     np.maximum.at(each, message, size_bytes[travelling] // groups["tokens"][travelling])
     tokens = np.bincount(message, weights=once[travelling], minlength=len(first)).astype(np.int64)
     return _Messages(message.astype(np.int64), travelling[first], each * tokens)
+
+
+@dataclass(frozen=True, eq=False)
+class _Arrivals:
+    """Tasks with which tokens arrive: messages, and behind them a delay without length where a group's come in several.
+
+    task_of_travelling: of each group that travels, the task that ends when its last token is there.
+    """
+
+    tasks: int
+    joins: int
+    task_of_travelling: npt.NDArray[np.int64]
+    edges: Edges
+
+    @classmethod
+    def of(
+        cls,
+        out: _Messages,
+        travelling: npt.NDArray[np.int64],
+        first: int,
+        multicast: Multicasts | None,
+        groups: npt.NDArray[np.void],
+    ) -> _Arrivals:
+        """Tasks from index ``first`` on."""
+        if multicast is None:
+            return cls(len(out.size_bytes), 0, first + out.message, [])
+        messages = len(multicast.targets)
+        carriers: list[list[int]] = [[] for _ in range(len(groups))]
+        for message, leg in multicast.pairs.tolist():
+            carriers[leg].append(first + message)
+        task = np.zeros(len(travelling), dtype=np.int64)
+        edges: Edges = []
+        joins = 0
+        for number, leg in enumerate(travelling.tolist()):
+            task[number] = carriers[leg][0]
+            if len(carriers[leg]) > 1:
+                task[number] = first + messages + joins
+                joins += 1
+                edges.append((np.array(carriers[leg]), np.full(len(carriers[leg]), task[number])))
+        return cls(messages + joins, joins, task, edges)
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,7 +4,8 @@ Per group, in femtoseconds, adding up to its end minus the layer's start:
 
 - ``gate``: from the layer's start to the instant at which the policy's decision takes effect: the gate's work in scopes
   ``moe`` and ``model``, in the latter also what precedes it outside the experts, and the declared cost of the decision.
-- ``publish_wait``: waiting for a replica that is not published yet (only when recorded decisions are replayed).
+- ``publish_wait``: waiting for a replica that is not published yet (only when recorded decisions are replayed), or for
+  room within the tenant's queue quota at the chiplet.
 - ``dispatch``: its activations on their way to the replica's chiplet, and the metadata before them.
 - ``queue``: waiting there for the other groups of the same replica, and while the chiplet worked on other replicas,
   before or, where they return together, behind its own.

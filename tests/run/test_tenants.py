@@ -140,6 +140,8 @@ def test_a_chiplet_never_holds_more_tokens_of_a_tenant_than_its_quota(rung: str)
     columns = ["layer", "expert", "source", "tenant", "tokens"]
     assert slower.groups[columns].equals(faster.groups[columns])  # the same work, later
     assert int(slower.layers["total_fs"].sum()) > int(faster.layers["total_fs"].sum())
+    assert slower.tenants.groupby("tenant")["held_fs"].sum().gt(0).tolist() == [False, True]
+    assert faster.tenants["held_fs"].sum() == 0
 
 
 def _most_held(made: Experiment, rung: str) -> dict[tuple[int, int], int]:
