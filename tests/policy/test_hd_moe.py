@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 from cosim.config.errors import ConfigErrors
 from cosim.policy import Directory, PreBroadcast, Profile, make_policy
-from cosim.policy.base import ActionKind, Pressure, ResidencyAction, RoutedEvent
+from cosim.policy.base import ActionKind, GateState, Pressure, ResidencyAction, RoutedEvent
 from cosim.policy.broadcast_cost import BroadcastCost
 from cosim.policy.expert_priority import LoadPrediction, by_priority
+from cosim.policy.hardware_aware_gating import HDAMoE
 from cosim.policy.hd_moe import HDMoE
 from cosim.policy.residency import BroadcastOrder, Residency
 from cosim.policy.token_dispatch import BatchTokens, dispatched
@@ -379,3 +380,41 @@ def test_every_byte_comes_once_to_everyone_behind_its_giver(chunk: int, which: i
             )
     if chunk:
         assert max(map(len, senders.values())) <= FAN_OUT * len(parts)
+
+
+# -- the gate beside it
+
+
+def test_a_gate_sees_what_has_been_broadcast_where_the_token_is() -> None:
+    policy = make_policy("hda_moe", {"file": "hda-moe-hd-4x4", "experts": 3, "r_comp": -1e6, "r_comm": -0.5})
+    assert isinstance(policy, HDAMoE)
+    held = keeper(policy)
+    for copy in everywhere(held, HOT[0]).copies:
+        held.publish(copy.replica)
+    directory = held.directory()
+    rows = directory.rows
+    draws = np.random.default_rng(5)
+    scores = draws.random((12, 64))
+    recorded = np.argsort(-scores, axis=1)[:, :4]
+    state = GateState(0, 0, recorded, token_homes(12, NODES), directory, IDLE)
+    adjusted = policy.gate(scores, state)
+    nodes = {
+        expert: {int(rows["chiplet"][p]) for lead in directory.of(0, expert) for p in directory.parts(int(lead))}
+        for expert in range(64)
+    }
+    seconds = dict.fromkeys(NODES.tolist(), 0.0)
+    each = 2 * MODEL.expert_macs_per_token / 5e12
+    for expert in recorded.ravel().tolist():
+        replicas = directory.of(0, expert)
+        for lead in replicas:
+            for part in directory.parts(int(lead)):
+                share = int(rows["neurons"][part]) / MODEL.moe_intermediate / len(replicas)
+                seconds[int(rows["chiplet"][part])] += share * each
+    for token in range(12):
+        best = nodes[int(np.argmax(scores[token]))]
+        for expert in range(64):
+            copied = expert == HOT[0]
+            compute = (min if copied else max)(seconds[node] for node in nodes[expert])
+            beyond = 0 if copied else len(nodes[expert] - best)
+            expected = scores[token, expert] - 1e6 * compute - 0.5 * beyond
+            assert adjusted[token, expert] == pytest.approx(expected)
