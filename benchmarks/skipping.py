@@ -4,8 +4,9 @@
 
 A case is a number of experts that stream their weights from the four memory nodes, at a rung, with refresh or without,
 with tokens of other experts in between or not. Printed per case: engine instants simulated and stepped (at `flit` an
-instant is a cycle in which something moves, so the ratio is that of port-cycles and bursts alike: a jump skips both),
-the time simulated, periods proved and skipped, weights per second of user time.
+instant is a cycle in which something moves, so the ratio is that of port-cycles), bursts read for each one that a
+channel was stepped for (jumps, and channels in lockstep), the time simulated, periods proved and skipped, weights per
+second of user time.
 With --check the case runs with skipping off too, and both must agree in every counter and in the whole state at the
 end; with --off it runs with skipping off alone.
 """
@@ -141,6 +142,19 @@ def run(case: Case, size: int, skipping: bool) -> tuple[Machine, float]:
     return machine, os.times().user - begin
 
 
+def bursts(machine: Machine) -> float:
+    """Bursts read by all memories for each one that a channel was stepped for; nan where there are no bursts."""
+    if "command" not in machine.rung and machine.rung != "flit":
+        return float("nan")
+    read = stepped = 0
+    for place in machine.system.memory_endpoints:
+        node = int(machine.nodes[place.index])
+        statistics = machine.engine.memory_statistics(node)
+        read += sum(bank[5] for bank in statistics["banks"])  # RD commands
+        stepped += machine.engine.stepped_bursts(node)
+    return read / stepped if stepped else float("nan")
+
+
 def main() -> int:
     """Prints a row per case."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -155,8 +169,8 @@ def main() -> int:
         parser.error(f"unknown case {unknown[0]}, expected one of {', '.join(CASES)}")
     size = chosen.size_mib << 20
     print(
-        f"{'case':24s} {'simulated':>11s} {'stepped':>11s} {'ratio':>7s} {'us':>9s} {'proved':>6s} {'periods':>8s} "
-        f"{'MB/s':>9s}"
+        f"{'case':24s} {'simulated':>11s} {'stepped':>11s} {'ratio':>7s} {'bursts':>7s} {'us':>9s} {'proved':>6s} "
+        f"{'periods':>8s} {'MB/s':>9s}"
     )
     status = 0
     for name in chosen.cases or CASES:
@@ -167,8 +181,9 @@ def main() -> int:
         stepped = simulated - int(report["instants"])
         moved = size * case.experts / 1e6
         line = (
-            f"{name:24s} {simulated:11,} {stepped:11,} {simulated / stepped:7.1f} {machine.now_fs / 1e9:9,.1f} "
-            f"{report['found']:6,} {report['periods']:8,} {moved / max(seconds, 0.01):9,.0f}"
+            f"{name:24s} {simulated:11,} {stepped:11,} {simulated / stepped:7.1f} {bursts(machine):7.1f} "
+            f"{machine.now_fs / 1e9:9,.1f} {report['found']:6,} {report['periods']:8,} "
+            f"{moved / max(seconds, 0.01):9,.0f}"
         )
         if chosen.check:
             other, plain = run(case, size, False)

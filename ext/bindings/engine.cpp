@@ -534,6 +534,7 @@ void register_engine(py::module_& m) {
           py::arg("now"), py::arg("same"), py::arg("grows"))
       .def("leave_out", &leave_out, py::arg("part"))
       .def("set_every_edge", &sim::Engine::set_every_edge, py::arg("on"))
+      .def("set_lockstep", &sim::Engine::set_lockstep, py::arg("on"))
       .def("step", &step, py::arg("instants"), py::arg("drain") = false)
       .def("layout", &layout)
       .def("set_order", &sim::Engine::set_order, py::arg("order"))
@@ -599,6 +600,10 @@ void register_engine(py::module_& m) {
            })
       .def("flit_network_statistics", &flit_network_statistics)
       .def("gateway_statistics", &gateway_statistics)
+      .def(
+          "stepped_bursts",
+          [](sim::Engine& e, std::int32_t node) { return node_as<endpoint::MemoryNode>(e, node).stepped_bursts(); },
+          py::arg("node"))
       .def("memory_statistics", &memory_statistics)
       .def("memory_totals", &memory_totals);
 }

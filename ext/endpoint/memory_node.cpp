@@ -41,8 +41,11 @@ MemoryNode::MemoryNode(const MemoryNodeConfig& config, const mem::ChannelConfig&
   }
   for (const auto& c : controllers_) command_tick_.push_back(c->next_event());
   lanes_.resize(static_cast<std::size_t>(config.channels * pcs_));
+  touched_.resize(controllers_.size(), 0);
+  find_ready();
   find_lanes();
   find_stripe();
+  find_span();
 }
 
 void MemoryNode::find_stripe() {
@@ -116,13 +119,11 @@ std::int64_t MemoryNode::next_of_lane(std::int64_t address, std::size_t lane, st
 Fs MemoryNode::next_of(bool progress_only) const {
   std::int64_t tick = mem::kNeverTick;
   if (progress_only) {
-    for (const auto& c : controllers_) tick = std::min(tick, c->next_progress());
+    for (std::size_t c = 0; c < live_channels(); ++c) tick = std::min(tick, controllers_[c]->next_progress());
   } else {
-    for (const std::int64_t due : command_tick_) tick = std::min(tick, due);
+    for (std::size_t c = 0; c < live_channels(); ++c) tick = std::min(tick, command_tick_[c]);
   }
-  for (const Lane& lane : lanes_) {
-    if (lane.ready_at < lane.ready.size()) tick = std::min(tick, lane.ready[lane.ready_at].tick);
-  }
+  tick = std::min(tick, next_ready_);
   if (!writes_.empty()) tick = std::min(tick, writes_.front().tick);
   return std::min(inbox_.next(), tick == mem::kNeverTick ? sim::kNever : config_.clock.edge_fs(tick));
 }
@@ -142,10 +143,17 @@ bool MemoryNode::all_granted(const Message& m) {
   return true;
 }
 
-void MemoryNode::begin(const Message& m) {
+void MemoryNode::begin(const Message& m, std::int64_t tick) {
   if (m.address < 0 || m.bytes <= 0 || m.address % burst_bytes_ != 0 || m.bytes % burst_bytes_ != 0 ||
       m.address + m.bytes > map_.capacity_bytes()) {
     throw std::logic_error("a grant is not a range of whole bursts inside the memory");
+  }
+  if (span_bytes_ > 0) {
+    if (((m.address | m.bytes) & (span_bytes_ - 1)) != 0) {
+      spread(tick);
+    } else if (tiles_open_ == 0) {
+      try_join(tick);
+    }
   }
   std::int32_t slot = free_tile_;
   if (slot >= 0) {
@@ -168,11 +176,13 @@ void MemoryNode::begin(const Message& m) {
   tile.prefetch = m.flags;
   tile.group = static_cast<std::int32_t>(m.c - 1);
   if (tile.group >= 0) tile.reader = -1;
-  for (std::size_t lane = 0; lane < lanes_.size(); ++lane) {
+  for (std::size_t lane = 0; lane < live_lanes(); ++lane) {
     Share& part = share(slot, lane);
     part = {next_of_lane(m.address, lane, tile.end), 0, 0};
     for (std::int64_t a = part.next; a >= 0; a = next_of_lane(a + burst_bytes_, lane, tile.end)) ++part.bursts_left;
-    if (part.next >= 0) (m.flags != 0 ? lanes_[lane].prefetches : lanes_[lane].demands).push_back(slot);
+    if (part.next < 0) continue;
+    (m.flags != 0 ? lanes_[lane].prefetches : lanes_[lane].demands).push_back(slot);
+    touched_[lane / static_cast<std::size_t>(pcs_)] = 1;
   }
 }
 
@@ -208,6 +218,7 @@ void MemoryNode::ask_writes(std::int64_t tick) {
       write.message_class = in.message_class;
       write.tag = static_cast<std::uint64_t>(in.task);
       controller.accept(write, tick);
+      touched_[lane / static_cast<std::size_t>(pcs_)] = 1;
       in.asked += burst_bytes_;
     }
   }
@@ -229,9 +240,12 @@ void MemoryNode::finish_writes(std::int64_t tick, Fs t) {
   }
 }
 
+// A lane that waits has a full queue: only its channel can make room.
 void MemoryNode::ask(std::int64_t tick) {
-  for (std::size_t lane = 0; lane < lanes_.size(); ++lane) {
-    if (ask_from(lanes_[lane].demands, lane, tick)) ask_from(lanes_[lane].prefetches, lane, tick);
+  for (std::size_t lane = 0; lane < live_lanes(); ++lane) {
+    Lane& line = lanes_[lane];
+    if (touched_[lane / static_cast<std::size_t>(pcs_)] == 0) continue;
+    if (ask_from(line.demands, lane, tick)) ask_from(line.prefetches, lane, tick);
   }
 }
 
@@ -282,8 +296,24 @@ void MemoryNode::send(std::int32_t slot, std::size_t lane, std::int32_t bursts, 
   post(config_.network, m, t);
 }
 
-void MemoryNode::collect(std::int64_t tick, Fs t) {
+void MemoryNode::find_ready() {
+  ready_tick_.assign(lanes_.size(), mem::kNeverTick);
+  next_ready_ = mem::kNeverTick;
   for (std::size_t lane = 0; lane < lanes_.size(); ++lane) {
+    const Lane& line = lanes_[lane];
+    if (line.ready_at < line.ready.size()) ready_tick_[lane] = line.ready[line.ready_at].tick;
+    next_ready_ = std::min(next_ready_, ready_tick_[lane]);
+  }
+}
+
+void MemoryNode::collect(std::int64_t tick, Fs t) {
+  if (next_ready_ > tick) return;
+  next_ready_ = mem::kNeverTick;
+  for (std::size_t lane = 0; lane < live_lanes(); ++lane) {
+    if (ready_tick_[lane] > tick) {
+      next_ready_ = std::min(next_ready_, ready_tick_[lane]);
+      continue;
+    }
     Lane& line = lanes_[lane];
     while (line.ready_at < line.ready.size() && line.ready[line.ready_at].tick <= tick) {
       const std::int32_t slot = line.ready[line.ready_at++].tile;
@@ -294,7 +324,10 @@ void MemoryNode::collect(std::int64_t tick, Fs t) {
       flush(slot, lane, t, false);
       if (line.gathered > 0 && line.gathered + line.leaving == config_.read_return_slots) flush_oldest(lane, t);
     }
-    if (line.ready_at == line.ready.size()) {
+    const bool more = line.ready_at < line.ready.size();
+    ready_tick_[lane] = more ? line.ready[line.ready_at].tick : mem::kNeverTick;
+    next_ready_ = std::min(next_ready_, ready_tick_[lane]);
+    if (!more) {
       line.ready.clear();
       line.ready_at = 0;
     } else if (line.ready_at > 1024) {
@@ -302,6 +335,16 @@ void MemoryNode::collect(std::int64_t tick, Fs t) {
       line.ready_at = 0;
     }
   }
+  if (leaving_together_.empty()) return;
+  for (std::size_t channel = 0; channel < controllers_.size(); ++channel) {
+    for (const Leaving& each : leaving_together_) {
+      const std::size_t lane = channel * static_cast<std::size_t>(pcs_) + static_cast<std::size_t>(each.pseudo_channel);
+      lanes_[lane].leaving += each.bursts;
+      send(each.tile, lane, each.bursts, t);
+      burst_gone(each.tile, each.bursts);
+    }
+  }
+  leaving_together_.clear();
 }
 
 void MemoryNode::flush_oldest(std::size_t lane, Fs t) {
@@ -324,12 +367,17 @@ void MemoryNode::flush(std::int32_t slot, std::size_t lane, Fs t, bool partial) 
   const std::int32_t bursts = part.gathered;
   part.gathered = 0;
   lanes_[lane].gathered -= bursts;
+  if (in_step_) {
+    leaving_together_.push_back({static_cast<std::int32_t>(lane), slot, bursts});
+    return;
+  }
   lanes_[lane].leaving += bursts;
   send(slot, lane, bursts, t);
   burst_gone(slot, bursts);
 }
 
 void MemoryNode::cancel(std::int64_t stream, std::int32_t reader, std::int64_t tick, Fs t) {
+  spread(tick);
   std::int64_t called_off = 0;
   for (std::size_t i = 0; i < tiles_.size(); ++i) {
     if (tiles_[i].stream != stream || tiles_[i].reader != reader) continue;
@@ -346,6 +394,7 @@ void MemoryNode::cancel(std::int64_t stream, std::int32_t reader, std::int64_t t
       const std::uint64_t tag = static_cast<std::uint64_t>(slot) * static_cast<std::uint64_t>(pcs_) + pc;
       mem::Channel& controller = *controllers_[lane / static_cast<std::size_t>(pcs_)];
       unasked += static_cast<std::int32_t>(controller.cancel(tag, tag, tick));
+      touched_[lane / static_cast<std::size_t>(pcs_)] = 1;
       part.bursts_left -= unasked;
       gone += unasked;
       flush(slot, lane, t, false);  // nothing more will fill this packet
@@ -365,6 +414,7 @@ void MemoryNode::keep_journal(sim::Journal* journal) {
   sim::Node::keep_journal(journal);
   journal_at_.clear();
   if (journal == nullptr) return;
+  spread(tick_);
   journal_at_.assign(lanes_.size() * static_cast<std::size_t>(controllers_.front()->config().banks()), -1);
 }
 
@@ -409,6 +459,7 @@ void MemoryNode::note_commands(std::size_t channel) {
 
 void MemoryNode::take_completions(std::size_t channel) {
   mem::Channel& controller = *controllers_[channel];
+  stepped_bursts_ += static_cast<std::int64_t>(controller.completions.size());
   for (const mem::Completion& done : controller.completions) {
     if (done.op == mem::Op::write) {
       writes_.push_back({done.done_tick, static_cast<std::int64_t>(done.tag)});
@@ -416,8 +467,11 @@ void MemoryNode::take_completions(std::size_t channel) {
       continue;
     }
     const std::size_t lane = channel * static_cast<std::size_t>(pcs_) + done.pc;
+    if (in_step_) --free_slots_[done.pc];
     const auto slot = static_cast<std::int32_t>(done.tag / static_cast<std::uint64_t>(pcs_));
     lanes_[lane].ready.push_back({done.done_tick, slot, 0});
+    ready_tick_[lane] = lanes_[lane].ready[lanes_[lane].ready_at].tick;
+    next_ready_ = std::min(next_ready_, ready_tick_[lane]);
   }
   controller.completions.clear();
 }
@@ -426,9 +480,11 @@ void MemoryNode::evaluate(Fs t) {
   const std::int64_t tick = config_.clock.edge_at_or_before(t);
   tick_ = tick;
   // The commands of this tick were decided on what was known before it; what is seen now counts from the next on.
-  for (std::size_t c = 0; c < controllers_.size(); ++c) {
+  stale_ = in_step_;
+  for (std::size_t c = 0; c < live_channels(); ++c) {
     if (command_tick_[c] > tick && !every_edge_) continue;
     controllers_[c]->advance(tick);
+    touched_[c] = 1;
     if (!controllers_[c]->commands.empty()) note_commands(c);
     take_completions(c);
   }
@@ -436,6 +492,7 @@ void MemoryNode::evaluate(Fs t) {
     const Message m = inbox_.pop();
     switch (m.kind) {
       case MessageKind::task_ready:
+        spread(tick);
         inflows_.begin(m.a, graph_.task(m.a));
         graph_.task(m.a).start_fs = t;
         break;
@@ -444,14 +501,12 @@ void MemoryNode::evaluate(Fs t) {
         graph_.task(m.c).moved_bytes += m.bytes;
         break;
       case MessageKind::grant:
-        if (m.c == 0 || all_granted(m)) begin(m);
+        if (m.c == 0 || all_granted(m)) begin(m, tick);
         break;
       case MessageKind::sent: {
         Unit& unit = units_[static_cast<std::size_t>(m.c)];
         if (--unit.leaving > 0) break;
-        mem::Channel& controller = *controllers_[static_cast<std::size_t>(unit.pseudo_channel / pcs_)];
-        for (std::int32_t i = 0; i < unit.bursts; ++i) controller.release_slot(unit.pseudo_channel % pcs_, tick);
-        lanes_[static_cast<std::size_t>(unit.pseudo_channel)].leaving -= unit.bursts;
+        release(static_cast<std::size_t>(unit.pseudo_channel), unit.bursts, tick);
         unit.next_free = free_unit_;
         free_unit_ = static_cast<std::int32_t>(m.c);
         break;
@@ -480,15 +535,19 @@ void MemoryNode::evaluate(Fs t) {
     });
     if (erased) ask_writes(tick);
   }
-  for (std::size_t c = 0; c < controllers_.size(); ++c) {
+  for (std::size_t c = 0; c < live_channels(); ++c) {
+    if (touched_[c] == 0) continue;
+    touched_[c] = 0;
     // a read of what waits in the write queue is served when it is asked for, or when a return slot is free
     if (!controllers_[c]->completions.empty()) take_completions(c);
     command_tick_[c] = controllers_[c]->next_event();
   }
+  if (in_step_ && *std::min_element(free_slots_.begin(), free_slots_.end()) < least_slots_) spread(tick);
 }
 
 void MemoryNode::visit(sim::Visitor& v) {
   using sim::Kind;
+  spread(tick_);
   visit_mail(v);
   for (const auto& c : controllers_) c->visit(v);
   for (Lane& lane : lanes_) {
@@ -515,6 +574,7 @@ void MemoryNode::visit(sim::Visitor& v) {
   inflows_.visit(v);
   v.vector(Kind::stamp, writes_);
   v.vector(Kind::stamp, command_tick_);
+  find_ready();
 }
 
 void MemoryNode::regions(sim::Canonical& c) { inflows_.regions(c, id()); }
@@ -584,7 +644,7 @@ void MemoryNode::show_tiles(sim::Canonical& c) {
     c.same(tile.prefetch);
     c.same(tile.group);
     c.relative(tile.order, orders_);
-    for (std::size_t lane = 0; lane < lanes_.size(); ++lane) {
+    for (std::size_t lane = 0; lane < live_lanes(); ++lane) {
       Share& part = share(slot, lane);
       c.same(part.next < 0 ? -1 : tile.end - part.next);
       if (part.next >= 0) c.grows(part.next);
@@ -611,13 +671,17 @@ void MemoryNode::canonical(sim::Canonical& c) {
   const sim::Present present = c.present(config_.clock);
   c.phase(config_.clock);
   c.held(tick_, present);
-  for (std::int64_t& tick : command_tick_) c.due(tick, mem::kNeverTick, present);
+  c.same(in_step_);
+  for (std::size_t i = 0; i < live_channels(); ++i) c.due(command_tick_[i], mem::kNeverTick, present);
+  for (const std::int32_t slots : more_slots_) c.same(slots);
+  for (const std::int32_t slots : free_slots_) c.same(slots);
   show_regions(c);
   if (c.differs()) return;
   show_tiles(c);
-  for (Lane& lane : lanes_) {
+  for (const Lane& lane : lanes_) c.same(lane.leaving);
+  for (std::size_t live = 0; live < live_lanes(); ++live) {
+    Lane& lane = lanes_[live];
     c.same(lane.gathered);
-    c.same(lane.leaving);
     for (auto* tiles : {&lane.demands, &lane.prefetches}) {
       c.same(tiles->size());
       for (const std::int32_t slot : *tiles) c.name(id(), sim::Space::tiles, slot, tiles_.size());
@@ -633,6 +697,7 @@ void MemoryNode::canonical(sim::Canonical& c) {
     }
     if (c.differs()) return;
   }
+  find_ready();
   // an array in order is a heap
   std::sort(writes_.begin(), writes_.end(), [](const Written& x, const Written& y) { return Written::later(y, x); });
   c.same(writes_.size());
@@ -657,9 +722,9 @@ void MemoryNode::canonical(sim::Canonical& c) {
   });
   c.free_slots(id(), sim::Space::tiles, free_tile_, -1, tiles_.size(),
                [this](std::size_t slot) { return tiles_[slot].stream < 0 ? tiles_[slot].next_free : -2; });
-  for (const auto& controller : controllers_) {
+  for (std::size_t i = 0; i < live_channels(); ++i) {
     if (c.differs()) return;
-    controller->walk(c, present, *this);
+    controllers_[i]->walk(c, present, *this);
   }
   c.grows(granted_bytes_);
   c.grows(read_bytes_);
@@ -690,16 +755,15 @@ std::string MemoryNode::waiting_for() const {
             std::to_string(w.address);
   }
   for (std::size_t c = 0; c < controllers_.size(); ++c) {
-    if (controllers_[c]->queued() > 0) {
-      text += "\n    channel " + std::to_string(c) + ": " + controllers_[c]->describe_wait();
-    }
+    const mem::Channel& controller = *controllers_[in_step_ ? 0 : c];
+    if (controller.queued() > 0) text += "\n    channel " + std::to_string(c) + ": " + controller.describe_wait();
   }
   return text;
 }
 
 std::string MemoryNode::conservation_error() const {
-  for (const auto& c : controllers_) {
-    std::string text = c->verify_conservation();
+  for (std::size_t c = 0; c < live_channels(); ++c) {
+    std::string text = controllers_[c]->verify_conservation();
     if (!text.empty()) return text;
   }
   if (tiles_open_ == 0 && granted_bytes_ != read_bytes_ + cancelled_bytes_) {

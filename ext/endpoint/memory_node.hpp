@@ -13,6 +13,9 @@
 // A tile of a stream to several nodes is read once, when all of them have granted it. Behind the return buffer its
 // bursts go two ways, to the compute node the memory is stacked with and into the network for all others; a slot is
 // free when both have taken them.
+//
+// Channels that are told the same do the same: as long as a tile has as many bursts for each of them and all have free
+// return slots, one is stepped for all (memory_lockstep.cpp), whatever the refresh.
 #pragma once
 
 #include <cstdint>
@@ -57,11 +60,15 @@ class MemoryNode final : public sim::Node, private mem::RequestNames {
   }
   [[nodiscard]] std::string waiting_for() const override;
   void keep_journal(sim::Journal* journal) override;
+  void set_every_edge(bool on) override;
+  void set_lockstep(bool on) override;
+  void leave_lockstep() override;
+  [[nodiscard]] bool in_lockstep() const { return in_step_; }
+  // Bursts that a channel was stepped for; in lockstep one stands for all channels.
+  [[nodiscard]] std::int64_t stepped_bursts() const { return stepped_bursts_; }
 
   [[nodiscard]] std::int32_t channels() const { return config_.channels; }
-  [[nodiscard]] const mem::Channel& channel(std::int32_t channel) const {
-    return *controllers_[static_cast<std::size_t>(channel)];
-  }
+  [[nodiscard]] const mem::Channel& channel(std::int32_t channel);
   [[nodiscard]] std::int64_t last_tick() const { return tick_; }
   [[nodiscard]] std::int64_t granted_bytes() const { return granted_bytes_; }
   [[nodiscard]] std::int64_t read_bytes() const { return read_bytes_; }
@@ -128,8 +135,14 @@ class MemoryNode final : public sim::Node, private mem::RequestNames {
   void show_regions(sim::Canonical& c) const;
   void show_tiles(sim::Canonical& c);
   bool all_granted(const sim::Message& m);
-  void begin(const sim::Message& m);
+  void begin(const sim::Message& m, std::int64_t tick);
   void take_completions(std::size_t channel);
+  void find_ready();
+  void find_span();
+  void try_join(std::int64_t tick);
+  void copy_leader(std::int64_t tick);
+  void spread(std::int64_t tick);
+  void release(std::size_t lane, std::int32_t bursts, std::int64_t tick);
   void note_commands(std::size_t channel);
   void find_lanes();
   void ask_writes(std::int64_t tick);
@@ -144,6 +157,9 @@ class MemoryNode final : public sim::Node, private mem::RequestNames {
   void collect(std::int64_t tick, sim::Fs t);
   void send(std::int32_t tile, std::size_t lane, std::int32_t bursts, sim::Fs t);
   void burst_gone(std::int32_t tile, std::int32_t bursts);
+  // Those that are stepped.
+  [[nodiscard]] std::size_t live_channels() const { return in_step_ ? 1 : controllers_.size(); }
+  [[nodiscard]] std::size_t live_lanes() const { return in_step_ ? static_cast<std::size_t>(pcs_) : lanes_.size(); }
   [[nodiscard]] std::int64_t next_of_lane(std::int64_t address, std::size_t lane, std::int64_t end) const;
   [[nodiscard]] Share& share(std::int32_t tile, std::size_t lane) {
     return shares_[static_cast<std::size_t>(tile) * lanes_.size() + lane];
@@ -158,11 +174,14 @@ class MemoryNode final : public sim::Node, private mem::RequestNames {
   std::int32_t packet_bursts_;
   std::int32_t pcs_;
   bool lanes_plain_ = false;
-  std::uint64_t lane_mask_ = 0;              // address bits that choose the lane ...
-  std::vector<std::uint64_t> lane_pattern_;  // ... and their values, per lane
-  int row_shift_ = -1;                       // row = address >> row_shift_; -1: other bits decide, too
-  std::int64_t stripe_bytes_ = 0;            // addresses that differ by this differ in their rows only
-  std::vector<Lane> lanes_;                  // [channel * pseudo_channels + pseudo_channel]
+  std::uint64_t lane_mask_ = 0;                // address bits that choose the lane ...
+  std::vector<std::uint64_t> lane_pattern_;    // ... and their values, per lane
+  int row_shift_ = -1;                         // row = address >> row_shift_; -1: other bits decide, too
+  std::int64_t stripe_bytes_ = 0;              // addresses that differ by this differ in their rows only
+  std::vector<Lane> lanes_;                    // [channel * pseudo_channels + pseudo_channel]
+  std::vector<std::int64_t> ready_tick_;       // per lane, of its first burst that comes off the bus, and the first ...
+  std::int64_t next_ready_ = mem::kNeverTick;  // ... of all
+  std::vector<std::uint8_t> touched_;          // channels that have done or were told something in this tick
   std::vector<Tile> tiles_;
   std::vector<Waiting> waiting_;  // in the order of their first grants
   std::vector<Share> shares_;     // [tile * lanes + lane]
@@ -179,6 +198,25 @@ class MemoryNode final : public sim::Node, private mem::RequestNames {
   sim::TaskGraph& graph_;
   std::int64_t tiles_open_ = 0;
   std::int64_t orders_ = 0;
+
+  // lockstep: channel 0 and its lanes are those of all, but for `leaving` of the lanes and their return slots
+  struct Leaving {  // of all lanes of a pseudo-channel, the leader's has filled a packet
+    std::int32_t pseudo_channel;
+    std::int32_t tile;
+    std::int32_t bursts;
+  };
+  bool in_step_ = false;
+  bool lockstep_on_ = true;
+  std::int32_t least_slots_ = 2;  // a tick issues at most one read of a pseudo-channel: none is ever without a slot
+  std::int64_t stepped_bursts_ = 0;
+  bool stale_ = false;                     // the others have not been told since
+  std::int64_t span_bytes_ = 0;            // that many bytes, so aligned, are as many bursts for all; 0: no lockstep
+  std::int64_t joined_tick_ = -1;          // the others are as they were then ...
+  mem::Statistics leader_then_;            // ... and what the leader had counted
+  std::vector<std::int32_t> free_slots_;   // the leader's, by pseudo-channel: as many as the lane with the fewest has
+  std::vector<std::int32_t> more_slots_;   // of a lane than of the leader
+  std::vector<Leaving> leaving_together_;  // empty between instants
+
   std::vector<std::int64_t> journal_at_;  // [lane * banks + bank] last entry of a bank; empty without a journal
 };
 

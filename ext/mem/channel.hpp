@@ -197,6 +197,10 @@ class Channel {
   virtual void jump(std::int64_t /*left*/, std::span<const std::int32_t> /*form*/, const Origin& /*to*/,
                     const Statistics& /*gained*/) {}
   [[nodiscard]] virtual Statistics statistics(std::int64_t tick) const;
+  // Takes over the state of a channel of its configuration whose form was its own at tick `since`, where it still is;
+  // up to `tick` that one has `gained`. For channels that have a form.
+  virtual void follow(const Channel& /*leader*/, const Statistics& /*gained*/, std::int64_t /*since*/,
+                      std::int64_t /*tick*/) {}
   // Commands of a stretch that was jumped over, for recent_commands().
   virtual void remember(std::span<const IssuedCommand> /*issued*/) {}
   // Commands issued so far.

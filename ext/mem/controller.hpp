@@ -57,6 +57,7 @@ class Controller final : public Channel {
   [[nodiscard]] bool canonical(const Origin& from, bool with_refresh, std::vector<std::int32_t>& out) const override;
   void jump(std::int64_t left, std::span<const std::int32_t> form, const Origin& to, const Statistics& gained) override;
   [[nodiscard]] Statistics statistics(std::int64_t tick) const override;
+  void follow(const Channel& leader, const Statistics& gained, std::int64_t since, std::int64_t tick) override;
   [[nodiscard]] std::int64_t next_refresh() const override;
   void remember(std::span<const IssuedCommand> issued) override;
   [[nodiscard]] std::int64_t issued() const override { return recorded_; }

@@ -288,4 +288,22 @@ void Controller::jump(std::int64_t left, std::span<const std::int32_t> form, con
   forget();
 }
 
+// What is open or blocked is booked when it ends: of all that was counted, what the leader has not booked yet is left.
+// Recent commands become the leader's.
+void Controller::follow(const Channel& leader, const Statistics& gained, std::int64_t since, std::int64_t tick) {
+  const auto& other = dynamic_cast<const Controller&>(leader);
+  Statistics total = statistics(since);
+  total.add(gained);
+  Statistics unbooked = other.statistics(tick);
+  Statistics booked = unbooked;
+  booked.channel = other.counters_;
+  booked.banks = other.bank_counters_;
+  unbooked.subtract(booked);
+  total.subtract(unbooked);
+  *this = other;
+  counters_ = total.channel;
+  bank_counters_ = std::move(total.banks);
+  for (std::size_t pc = 0; pc < pcs_.size(); ++pc) refreshes_[pc] = total.refreshes[pc];
+}
+
 }  // namespace cosim::mem

@@ -74,20 +74,16 @@ Stop Engine::run(std::int64_t budget, bool drain) {
       for (const auto& node : nodes_) t = std::min(t, node->next_edge(now_));
     }
     active_.clear();
-    bool progress = false;
-    for (const std::int32_t i : order_) {
-      if (called(i, t)) active_.push_back(i);
+    if (every_edge_) {
+      for (const std::int32_t i : order_) {
+        if (called(i, t)) active_.push_back(i);
+      }
+    } else {
+      for (const std::int32_t i : order_) {
+        if (next_[static_cast<std::size_t>(i)] == t) active_.push_back(i);
+      }
     }
-    // Networks come last and know at once; a memory's answer takes more work.
-    for (auto i = active_.rbegin(); i != active_.rend() && !progress; ++i) {
-      progress = nodes_[static_cast<std::size_t>(*i)]->next_progress() != kNever;
-    }
-    if (!progress) {
-      // Only refresh and the like is due: is anything else ever?
-      Fs any = kNever;
-      for (const auto& node : nodes_) any = std::min(any, node->next_progress());
-      if (any == kNever) deadlock();
-    }
+    if (!progresses()) deadlock();
     const bool graph_acts = next_[0] == t;
     now_ = t;
     if (t == due) ++instants_;
@@ -110,6 +106,18 @@ Stop Engine::run(std::int64_t budget, bool drain) {
     }
     at_tile_ = false;
   }
+}
+
+// Whether anything but refresh and the like is ever due. Who was busy last mostly still is; networks come last and know
+// at once, a memory's answer takes more work.
+bool Engine::progresses() {
+  if (nodes_[busy_]->next_progress() != kNever) return true;
+  for (std::size_t i = nodes_.size(); i-- > 0;) {
+    if (nodes_[i]->next_progress() == kNever) continue;
+    busy_ = i;
+    return true;
+  }
+  return false;
 }
 
 bool Engine::called(std::int32_t i, Fs t) const {
@@ -158,7 +166,20 @@ void Engine::walk(Canonical& c) {
   for (const auto& node : nodes_) node->named_slots(c);
 }
 
+void Engine::set_lockstep(bool on) {
+  for (std::size_t i = 0; i < nodes_.size(); ++i) {
+    nodes_[i]->set_lockstep(on);
+    refresh(i);
+  }
+}
+
+// Forms and saved states are those of the parts one by one.
+void Engine::leave_lockstep() {
+  for (std::size_t i = 0; i < nodes_.size(); ++i) nodes_[i]->leave_lockstep();
+}
+
 Form Engine::form() {
+  leave_lockstep();
   Form form;
   Canonical c;
   c.leave_out(lacking_);
@@ -169,6 +190,7 @@ Form Engine::form() {
 }
 
 bool Engine::has_form(const Form& form) {
+  leave_lockstep();
   Canonical c;
   c.leave_out(lacking_);
   c.compare(now_, form, nullptr);

@@ -70,6 +70,9 @@ class Engine final : public Mailroom, private Walked {
   // Whether what is there now has this form, as skipping asks it.
   [[nodiscard]] bool has_form(const Form& form);
 
+  // Channels of a memory that do the same are stepped once for all, by default: the same results for less work.
+  void set_lockstep(bool on);
+
   // A mutant for tests: from now on all forms, those of skipping as well, lack this. Results may be wrong.
   void leave_out(Part part);
 
@@ -98,10 +101,12 @@ class Engine final : public Mailroom, private Walked {
  private:
   void walk(Canonical& c) override;
   void skip();
+  void leave_lockstep();
   [[noreturn]] void deadlock() const;
   [[noreturn]] void livelock() const;
   void visit(Visitor& v);
   void visit_own(Visitor& v);
+  [[nodiscard]] bool progresses();
   [[nodiscard]] bool called(std::int32_t i, Fs t) const;
   void refresh(std::size_t i) { next_[i] = nodes_[i]->next_event(); }
 
@@ -111,6 +116,7 @@ class Engine final : public Mailroom, private Walked {
   std::vector<Fs> next_;
   std::vector<std::int32_t> order_;
   std::vector<std::int32_t> active_;
+  std::size_t busy_ = 0;  // a node that had work to bring forward when last asked
   Decision decision_;
   Fs now_ = 0;
   std::int64_t instants_ = 0;

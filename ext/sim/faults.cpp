@@ -25,6 +25,7 @@ Fault fault_from_environment() {
   if (name == "forget_arbiter") return Fault::forget_arbiter;
   if (name == "forget_timing") return Fault::forget_timing;
   if (name == "forget_progress") return Fault::forget_progress;
+  if (name == "late_parting") return Fault::late_parting;
   throw std::invalid_argument("COSIM_FAULT names no fault point: " + std::string(name));
 }
 

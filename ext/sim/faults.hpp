@@ -20,7 +20,8 @@ enum class Fault : std::uint8_t {
   lose_part,
   forget_arbiter,
   forget_timing,
-  forget_progress
+  forget_progress,
+  late_parting
 };
 
 #ifdef COSIM_FAULTS

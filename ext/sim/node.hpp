@@ -39,6 +39,10 @@ class Node : public Component {
   [[nodiscard]] virtual Fs next_edge(Fs) const { return kNever; }
   // Called at every edge, it does not trust its own next event.
   virtual void set_every_edge(bool on) { every_edge_ = on; }
+  // Whether what does the same in several places is stepped once for all: the same results for less work.
+  virtual void set_lockstep(bool) {}
+  // Gives each of them its own state again, until they may join.
+  virtual void leave_lockstep() {}
 
   void commit(Fs) override {
     for (const Posted& p : outbox_) mailroom_->deliver(p.to, p.message);
