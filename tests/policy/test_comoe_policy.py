@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from cosim.config.errors import ConfigErrors
 from cosim.policy import Policy, Prefetch, Pressure, Profile, Revoke, make_policy
-from cosim.policy.base import ActionKind, PrefetchState, RoutedEvent, WindowState
+from cosim.policy.base import ActionKind, PrefetchState, ResidencyAction, RoutedEvent, WindowState
 from cosim.policy.directory import NEAR_MEMORY
 from cosim.policy.residency import Residency
 from cosim.policy.resident_pages import page_slots
@@ -166,6 +166,27 @@ def test_overload_freezes_prefetch_and_copies() -> None:
     assert list(policy.on_window(window(residency, np.ones((LAYERS, 64)), 0.99))) == []
 
 
+def test_overload_sends_tokens_to_the_chiplets_of_the_static_directory() -> None:
+    policy = make_policy("comoe", {"resident": "none"})
+    residency = keeper(policy, profile(1))
+    ids = np.zeros((32, LAYERS, 2), dtype=np.int64)  # one expert wanted by all
+    ids[:, :, 1] = 1
+    other = int(CHIPLETS[-1])
+    wish = ResidencyAction(ActionKind.promote, 0, 0, other, SYSTEM.near_memories[other], "pages")
+    (order,), _ = residency.propose([wish])
+    residency.publish(order.replica)
+    directory = residency.directory()
+    chosen = {}
+    for link in (0.1, 0.99):
+        routed = event(ids, 0, residency, [], link)
+        policy.on_routed(routed)
+        rows = policy.assign(routed.groups, directory, routed.pressure)
+        chosen[link] = set(directory.rows["chiplet"][rows[routed.groups["expert"] == 0]].tolist())
+    home = int(directory.rows["chiplet"][directory.of(0, 0)[0]])
+    assert chosen[0.99] == {home}
+    assert other in chosen[0.1]
+
+
 def window(residency: Residency, demand: np.ndarray, link: float = 0.0) -> WindowState:
     return WindowState(0, 0, demand.astype(np.int64), residency.directory(), pressure(link), (), residency.migrating)
 
@@ -198,7 +219,6 @@ def test_the_mapping_spreads_what_has_a_choice_and_sub_batches_prevent_herding()
 
 
 def add_page(residency: Residency, layer: int, expert: int, chiplet: int, instead: int) -> None:
-    from cosim.policy.base import ResidencyAction
 
     slots = page_slots(SYSTEM, MODEL)
     assert slots is not None
