@@ -4,9 +4,11 @@
         [--long 60000] [CASE ...]
 
 Cases: stream, random, mixed (30 % writes), sparse (one request every 64 command slots), range (addresses, over all
-pseudo-channels of a channel), random32 (random reads over 32 pseudo-channels). Requests go in as fast as they are
-accepted. Start-up cancels out between the two lengths; reading the table is counted by a run that only reads, and taken
-off. Needs valgrind; the answer of every run is checked: every request served.
+pseudo-channels of a channel), stream32 and random32 (over 32 pseudo-channels), buffered and bufferedrandom (through a
+return buffer one slot larger than a stream needs, each of them for eight command slots; the gate is 1.1 times the
+same channel without a limit, driven event by event too). Requests go in as fast as they are accepted. Start-up cancels
+out between the two lengths; reading the table is counted by a run that only reads, and taken off. Needs valgrind; the
+answer of every run is checked: every request served.
 """
 
 from __future__ import annotations
@@ -27,9 +29,12 @@ from cosim import _core, mem
 from cosim.mem.memory import channel_config
 from cosim.mem.standard import COMMANDS
 
-CASES = ("stream", "random", "mixed", "sparse", "range", "random32")
+CASES = ("stream", "random", "mixed", "sparse", "range", "stream32", "random32", "buffered", "bufferedrandom")
 # as fast as accepted, one pseudo-channel (HBM3, HBM2) or sub-channel
-GATES = {"stream": 700, "random": 2200, "mixed": 2200, "sparse": 1600, "range": 700, "random32": 2200}
+GATES = {"stream": 700, "random": 2200, "mixed": 2200, "sparse": 1600, "range": 700, "stream32": 700, "random32": 2200}
+BUFFERED = {"buffered": "stream", "bufferedrandom": "random"}
+BUFFER_COST = 1.1
+BUFFER_TICKS = 8
 SKIPPED_GATE = 100  # an instruction count per burst of a stream, with macro-steps
 
 _CHILD = """
@@ -48,6 +53,8 @@ for scope, *rule in given["rules"]:
 table = dict(np.load(sys.argv[3]))
 address_map = core.MemAddressMap(*given["map"]) if given["map"] else None
 replay = core.MemReplay(config, given["channels"], table, address_map, given["skipping"])
+if given["buffer"]:
+    replay.set_return_buffer(*given["buffer"])
 if sys.argv[4] == "run":
     replay.run(1 << 62)
     assert replay.finished_bursts == given["bursts"], "requests were lost"
@@ -90,7 +97,11 @@ def requests(case: str, count: int, memory: mem.Memory) -> dict[str, np.ndarray[
         return {"arrive_tick": one, "op": one, "address": one, "size_bytes": one + count * o.access_bytes}
     i = np.arange(count, dtype=np.int64)
     rng = np.random.default_rng(1)
-    if case in ("stream",):
+    if case == "stream32":
+        each = requests("stream", (count + 31) // 32, memory)
+        spread = {name: np.repeat(column, 32)[:count] for name, column in each.items()}
+        return {**spread, "channel": i % 32 // 2, "pseudo_channel": i % 2}
+    if case == "stream":
         group, left = i % o.bank_groups, i // o.bank_groups
         column, left = left % o.columns, left // o.columns
         bank, row = left % o.banks_per_group, left // o.banks_per_group
@@ -111,15 +122,18 @@ def requests(case: str, count: int, memory: mem.Memory) -> dict[str, np.ndarray[
     }
 
 
-def instructions(case: str, count: int, memory: mem.Memory, skipping: bool, folder: Path) -> tuple[int, int]:
-    """Instructions and ticks of one run without those of reading its table."""
+def instructions(
+    case: str, count: int, memory: mem.Memory, skipping: bool, buffer: tuple[int, int] | None, folder: Path
+) -> tuple[int, int]:
+    """Instructions and ticks of one run without those of reading its table; `buffer` is slots and ticks."""
     config = channel_config(memory.options)
     mapping = memory.options.address_map
     given = {
         "refresh": "per_bank" if memory.options.refresh == "same_bank" else memory.options.refresh,
         "skipping": skipping,
         "bursts": count,
-        "channels": 16 if case == "random32" else 1,
+        "channels": 16 if case.endswith("32") else 1,
+        "buffer": buffer,
         "map": [mapping.core_sizes(), mapping.access_bytes, mapping.core_bits()] if case == "range" else None,
         "fields": {name: getattr(config, name) for name in _FIELDS},
         "rules": [
@@ -162,17 +176,30 @@ def main() -> int:
     if unknown or not 0 < given.short < given.long:
         parser.error(f"cases are {', '.join(CASES)}; --short must be below --long")
     memory = mem.Memory({"preset": given.preset, "refresh": given.refresh})
-    gates = dict.fromkeys(CASES, SKIPPED_GATE) if given.skipping else GATES
+    gates: dict[str, float] = dict.fromkeys(CASES, SKIPPED_GATE) if given.skipping else dict(GATES)
     missed = 0
-    print(f"{given.preset}: {'case':<8} instructions/request  gate  slots/request")
+    print(f"{given.preset}: {'case':<14} instructions/request  gate  slots/request")
     with tempfile.TemporaryDirectory() as folder:
+
+        def per_request(case: str, buffer: tuple[int, int] | None = None) -> tuple[float, float]:
+            skipping = given.skipping and buffer is None
+            short, short_ticks = instructions(case, given.short, memory, skipping, buffer, Path(folder))
+            long, long_ticks = instructions(case, given.long, memory, skipping, buffer, Path(folder))
+            more = given.long - given.short
+            return (long - short) / more, (long_ticks - short_ticks) / more
+
         for case in given.cases:
-            short, short_ticks = instructions(case, given.short, memory, given.skipping, Path(folder))
-            long, long_ticks = instructions(case, given.long, memory, given.skipping, Path(folder))
-            per = (long - short) / (given.long - given.short)
-            ticks = (long_ticks - short_ticks) / (given.long - given.short)
-            missed += per > gates[case]
-            print(f"{given.preset}: {case:<8} {per:>20.0f} {gates[case]:>5} {ticks:>14.3f}", flush=True)
+            if case in BUFFERED:
+                without, ticks = per_request(BUFFERED[case], (0, 0))
+                _, full = per_request("stream", (0, 0)) if case != "buffered" else (without, ticks)
+                slots = -(-(channel_config(memory.options).read_latency + BUFFER_TICKS) // full) + 1
+                per, ticks = per_request(BUFFERED[case], (int(slots), BUFFER_TICKS))
+                gate = BUFFER_COST * without
+            else:
+                per, ticks = per_request(case)
+                gate = gates[case]
+            missed += per > gate
+            print(f"{given.preset}: {case:<14} {per:>20.0f} {gate:>5.0f} {ticks:>14.3f}", flush=True)
     return 1 if missed else 0
 
 

@@ -300,6 +300,13 @@ void register_replay(py::module_& m) {
            }),
            py::arg("config"), py::arg("channels"), py::arg("table"), py::arg("address_map") = py::none(),
            py::arg("skipping") = false)
+      .def(
+          "set_return_buffer",
+          [](Replay& r, std::int32_t slots, std::int64_t ticks) { r.set_return_buffer({slots, ticks}); },
+          py::arg("slots"), py::arg("ticks"),
+          "Reads go through a buffer of so many slots a pseudo-channel (0: any number), each free `ticks` after the "
+          "last "
+          "beat; the channels then go event by event.")
       .def("run", &Replay::run, py::arg("events"), py::call_guard<py::gil_scoped_release>())
       .def_property_readonly("finished_bursts", &Replay::finished_bursts)
       .def_property_readonly("skipped_bursts", &Replay::skipped_bursts)

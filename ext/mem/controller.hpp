@@ -402,12 +402,14 @@ inline std::int32_t Controller::last_act(const PseudoChannel& p) const {
   return refresh_ready(p) - rules_.act_to_refresh();
 }
 
+// The command of a choice.
+inline constexpr std::array kCommandOf = {Command::ACT, Command::PREpb, Command::RD, Command::WR};  // by BankClass
+
 // A command has delayed others. What was to go next still is if it was not itself delayed.
 inline void Controller::recheck(const PseudoChannel& p, Next& next) const {
-  static constexpr std::array kCommand = {Command::ACT, Command::PREpb, Command::RD, Command::WR};
   if (next.bank < 0) return;
   const std::int32_t own = p.e.at(next.what, static_cast<std::size_t>(next.bank));
-  if (std::max(own, gate(p, kCommand[index(next.what)])) > next.tick) next.tick = kLongAgo;
+  if (std::max(own, gate(p, kCommandOf[index(next.what)])) > next.tick) next.tick = kLongAgo;
 }
 
 // The other pseudo-channels share the command bus.
@@ -415,8 +417,9 @@ inline void Controller::recheck_others(Command c, int pc) const {
   if (!rules_.delays_the_bus(c)) return;
   for (std::uint32_t pcs = busy_ & ~(1U << pc); pcs != 0; pcs &= pcs - 1) {
     const PseudoChannel& p = pcs_[static_cast<std::size_t>(lowest(pcs))];
-    recheck(p, p.column);
-    recheck(p, p.row);
+    for (Next* next : {&p.column, &p.row}) {
+      if (next->bank >= 0 && bus_[gate_index(kCommandOf[index(next->what)])] > next->tick) next->tick = kLongAgo;
+    }
   }
 }
 

@@ -93,7 +93,11 @@ void Controller::release_slot(int pc, std::int64_t tick) {
   PseudoChannel& p = pcs_[static_cast<std::size_t>(pc)];
   const std::int32_t t = relative(tick);
   reach(t);
-  if (p.return_slots == 0) forget();
+  if (p.return_slots != 0) {  // nothing waits for one
+    ++p.return_slots;
+    return;
+  }
+  p.column.tick = kLongAgo;
   if (p.forward_head != kNil) {  // a forwarded read takes it at once
     const std::uint16_t n = p.forward_head;
     p.forward_head = nodes_[n].next;

@@ -39,8 +39,22 @@ Replay::Replay(const ChannelConfig& config, int channels, RequestTable table, st
   }
 }
 
+void Replay::set_return_buffer(const ReturnBuffer& buffer) {
+  if (skipping_) throw std::invalid_argument("a return buffer cannot be looked at with skipping on");
+  if (buffer.slots < 0 || buffer.ticks < 0) throw std::invalid_argument("a return buffer has slots and ticks >= 0");
+  buffer_ = buffer;
+  event_by_event_ = true;
+}
+
 void Replay::start_channel() {
   streams_.clear();
+  for (Returns& r : returns_) {
+    r = {};
+    r.at.resize(static_cast<std::size_t>(buffer_.slots));
+  }
+  for (int pc = 0; buffer_.slots > 0 && pc < config_.pseudo_channels; ++pc) {
+    controllers_[static_cast<std::size_t>(now_channel_)]->set_return_slots(pc, buffer_.slots);
+  }
   const std::size_t pairs = config_.shared_queues ? 1 : static_cast<std::size_t>(config_.pseudo_channels);
   for (std::size_t pair = 0; pair < pairs; ++pair) {
     Stream s;
@@ -169,6 +183,7 @@ void Replay::fetch(const Stream& s, Cursor& c) const {
 
 // Whether the channel takes requests by itself: not where macro-steps are recorded or are to be looked for.
 bool Replay::serves() const {
+  if (event_by_event_) return false;
   if (!skipping_) return true;
   const Stream& lead = streams_.front();
   return period_ == 0 && (!lead.have || lead.ordinal < look_at_ || !lead.batch.all_taken());
@@ -281,6 +296,11 @@ std::int64_t Replay::serve() {
 void Replay::collect() {
   Channel& controller = *controllers_[static_cast<std::size_t>(now_channel_)];
   if (controller.completions.empty() && controller.commands.empty()) return;
+  if (buffer_.slots > 0) {
+    for (const Completion& c : controller.completions) {
+      if (c.op == Op::read) returns_[c.pc].add(c.done_tick + buffer_.ticks, buffer_.slots);
+    }
+  }
   if (!map_ && !recording_.on) {
     for (const Completion& c : controller.completions) {  // one burst a row
       const std::uint32_t row = row_of(c.tag);
@@ -321,6 +341,35 @@ void Replay::finish(const Completion& c) {
   if (recording_.on) recording_.finished(c);
 }
 
+// Gives back the slots that are free before a tick.
+void Replay::give_back(std::int64_t before) {
+  Channel& controller = *controllers_[static_cast<std::size_t>(now_channel_)];
+  for (std::size_t pc = 0; pc < returns_.size(); ++pc) {
+    Returns& r = returns_[pc];
+    for (; r.next < before; r.drop(buffer_.slots)) controller.release_slot(static_cast<int>(pc), r.next);
+  }
+}
+
+// One event of a channel whose reads go through a buffer. A slot given back is seen from the next tick on, and by
+// nobody before the buffer is full.
+void Replay::step_with_buffer() {
+  Channel& controller = *controllers_[static_cast<std::size_t>(now_channel_)];
+  const std::int64_t next = controller.next_event();
+  std::int64_t tick = std::min(next, arrival_);
+  for (const Returns& r : returns_) {
+    if (r.held == buffer_.slots) tick = std::min(tick, r.next);
+  }
+  if (tick == kNeverTick) stands_still();
+  give_back(tick);
+  if (next == tick) controller.advance(tick);
+  give_back(tick + 1);
+  if (!controller.completions.empty() || tick == arrival_ || config_.slot_freed_at_act) {
+    offer(tick);
+  } else if (!controller.commands.empty()) {
+    collect();
+  }
+}
+
 bool Replay::run(std::int64_t events) {
   while (events > 0) {
     if (now_channel_ < 0) {
@@ -355,6 +404,11 @@ bool Replay::run(std::int64_t events) {
     }
     if (serving_) {
       events -= serve();
+      continue;
+    }
+    if (event_by_event_) {
+      step_with_buffer();
+      --events;
       continue;
     }
     if (resume_at_ >= 0) {

@@ -1,6 +1,8 @@
 // Plays a table of requests through the channels of a memory: what `run_requests` does.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -39,6 +41,13 @@ struct RequestResults {
   std::vector<std::uint8_t> row_result;  // RowResult of the burst issued first
 };
 
+// A consumer of reads: of a pseudo-channel at most so many are on their way to it or with it, and it has done with one
+// `ticks` after the last beat, in the order in which they were issued.
+struct ReturnBuffer {
+  std::int32_t slots = 0;  // 0: any number
+  std::int64_t ticks = 0;
+};
+
 struct LoggedCommand {
   std::int32_t channel = 0;
   IssuedCommand command;
@@ -49,6 +58,9 @@ class Replay {
   // std::invalid_argument for a bad configuration. The table has been checked: every coordinate exists. With `skipping`
   // stretches that come again are not simulated again; every result is the same.
   Replay(const ChannelConfig& config, int channels, RequestTable table, std::optional<AddressMap> map, bool skipping);
+
+  // Before the first run(), without skipping. The channels then go event by event, as in a system.
+  void set_return_buffer(const ReturnBuffer& buffer);
 
   // Simulates about `events` controller events; true when everything is done.
   bool run(std::int64_t events);
@@ -134,6 +146,8 @@ class Replay {
   [[nodiscard]] static std::uint64_t tag_of(const Stream& s, std::int64_t ordinal) {
     return static_cast<std::uint64_t>(ordinal) << 1 | static_cast<std::uint64_t>(s.pc > 0);
   }
+  void step_with_buffer();
+  void give_back(std::int64_t before);
   void put_back(Stream& s);
   [[noreturn]] void stands_still() const;
   void collect();
@@ -184,6 +198,28 @@ class Replay {
   int now_channel_ = -1;
   std::int64_t boundary_ = 0;  // up to here all is done
   bool serving_ = false;       // the channel takes requests by itself, out of the batches
+  // Reads that a finite buffer holds, by pseudo-channel, and when their slots are free.
+  struct Returns {
+    std::vector<std::int64_t> at;  // a ring as long as there are slots
+    std::int32_t first = 0;
+    std::int32_t held = 0;
+    std::int64_t next = kNeverTick;  // the first of them
+    std::int64_t last = 0;
+
+    void add(std::int64_t tick, std::int32_t slots) {
+      last = std::max(last, tick);
+      if (held == 0) next = last;
+      const std::int32_t behind = first + held++;
+      at[static_cast<std::size_t>(behind < slots ? behind : behind - slots)] = last;
+    }
+    void drop(std::int32_t slots) {
+      first = first + 1 == slots ? 0 : first + 1;
+      next = --held == 0 ? kNeverTick : at[static_cast<std::size_t>(first)];
+    }
+  };
+  ReturnBuffer buffer_;
+  bool event_by_event_ = false;
+  std::array<Returns, kMaxPseudoChannels> returns_;
   std::vector<Offers> offers_;
   std::vector<Stream*> offering_;
   std::int64_t arrival_ = kNeverTick;  // of the next burst that is not held back by a full queue
