@@ -4,7 +4,9 @@ usage: noc_instructions.py [--plugin FILE.c] [CASE ...]        (no case: all; ne
 
 A run is `Network.run_traffic` with sources, statistics and laws on, in a process forked from one that has loaded all
 modules: these and the construction of the network cancel in the difference. "C plug-in" is run with --plugin, a routing
-of your own for an 8 x 8 mesh, such as table_router.c of the examples. Prints a table; nothing here is a test.
+of your own for an 8 x 8 mesh, such as table_router.c of the examples. "package" is noc_package.py: messages of a system
+of levels, with the engine and the nodes that send and receive them; its cycles are rounds. Prints a table; nothing here
+is a test.
 """
 
 from __future__ import annotations
@@ -18,6 +20,8 @@ import tempfile
 import time
 from dataclasses import dataclass, field
 from typing import Any
+
+import noc_package
 
 from cosim.noc import Network
 
@@ -34,6 +38,7 @@ class Case:
     pattern: Any = "uniform"
     message_class: str | None = None
     plugin: bool = False
+    package: bool = False
     bound: int | None = None
 
 
@@ -62,12 +67,15 @@ CASES = {
         0.05, 4, (500, 2000), network={"classes": SUMS, "reduction": {"ports": 2}}, message_class="s",
         pattern={"kind": "reduction", "sets": {8 * y: NEIGHBOURS[8 * y] for y in range(8)}},
     ),
+    "package p4": Case(0.025, 4, (50, 200), package=True),
 }  # fmt: skip
 
 
 def run(name: str, cycles: int, plugin: str | None) -> tuple[int, float, int]:
     """Flit-hops, seconds of user time and core bytes of one run."""
     case = CASES[name]
+    if case.package:
+        return (*noc_package.run(cycles), 0)
     description: dict[str, Any] = {"topology": {"kind": "mesh", "shape": list(case.shape)}, **case.network}
     if case.plugin:
         description["routing"] = {"plugin": plugin}

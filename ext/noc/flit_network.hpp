@@ -15,6 +15,7 @@
 #include <bit>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,6 +28,7 @@
 #include "noc/sessions.hpp"
 #include "noc/spec.hpp"
 #include "sim/faults.hpp"
+#include "sim/huge_pages.hpp"
 #include "sim/visit.hpp"
 
 namespace cosim::sim {
@@ -216,7 +218,8 @@ class FlitNetwork {
     std::uint8_t output_vc = kNone;  // bit of the last output VC allocated; iSLIP accepts from the next one on
     std::uint8_t port = 0;           // its own port and VC
     std::uint8_t vc = 0;
-    std::uint32_t lanes = 0;  // small routers: 1 << port | 256 << output, the ports that a flit occupies
+    std::uint32_t lanes = 0;       // small routers: 1 << port | 256 << output, the ports that a flit occupies
+    std::uint32_t unused[2] = {};  // two of them fill a cache line
     void send_to(std::uint32_t to) {
       output = static_cast<std::uint8_t>(to);
       lanes = (lanes & 255U) | 256U << (to & 7U);
@@ -249,8 +252,9 @@ class FlitNetwork {
   };
   // All of a router but its buffers, in one block. Most routers fit the small one.
   template <std::uint32_t kPorts, std::uint32_t kVcs>
-  struct Record {
+  struct alignas(sim::kCacheLine) Record {
     Router masks;
+    std::uint64_t unused[2] = {};
     Port ports[kPorts];
     InputVc in[kVcs];
     OutputVc out[kVcs];
@@ -262,7 +266,7 @@ class FlitNetwork {
     std::int64_t busy_vc = 0;
     std::int64_t lost_vc = 0;
   };
-  struct Packet {
+  struct alignas(sim::kCacheLine) Packet {
     std::int64_t create = 0;
     std::int64_t inject = 0;
     std::uint64_t tag = 0;
@@ -569,12 +573,14 @@ class FlitNetwork {
   void note_progress(std::uint32_t now);
   void judge_progress();
   void fail(std::uint32_t id, const std::string& what);
+  [[nodiscard]] bool is_wrong(std::uint32_t id, const Candidate& candidate) const;
   [[nodiscard]] std::string wrong_candidate(std::uint32_t id, const Candidate& candidate) const;
 
   NetworkSpec spec_;
   CycleFunction cycle_function_ = nullptr;
   std::uint32_t num_routers_ = 0;
   std::uint32_t num_vcs_ = 0;
+  std::uint32_t ports_ = 0;           // of a router
   std::uint32_t vcs_per_router_ = 0;  // ports * num_vcs
   std::uint32_t nodes_ = 0;           // terminals that are no reduction units
   std::uint32_t unit_ports_ = 0;      // of a router
@@ -587,28 +593,31 @@ class FlitNetwork {
   std::uint32_t sa_delay_ = 0;   // V
   std::uint32_t ejection_reuse_ = 0;
   bool any_gap_ = false;
+  bool far_ = false;  // the state is larger than a core's caches
   bool batched_ = false;
   bool wait_for_tail_ = false;
   sim::Fault fault_ = sim::Fault::none;
 
-  std::vector<std::uint32_t> rings_;  // of every input VC, then of every terminal's ejection VCs
-  std::vector<SmallRecord> small_;    // the routers; one of the two is empty
-  std::vector<LargeRecord> large_;
-  std::vector<Stalls> stalls_;
+  sim::ArrayBlock memory_;          // of the arrays that are spans
+  std::span<std::uint32_t> rings_;  // of every input VC, then of every terminal's ejection VCs
+  std::span<SmallRecord> small_;    // the routers; one of the two is empty
+  std::span<LargeRecord> large_;
+  std::span<Stalls> stalls_;
   std::vector<std::uint32_t> gaps_;  // [router * ports + port]
-  std::vector<std::uint16_t> routes_;
+  std::span<std::uint16_t> routes_;
   std::vector<std::uint32_t> vc_sets_;
   // Routers and terminals with work, a bit each: VC and switch allocation by the parity of the cycle, then sources.
   std::vector<std::uint64_t> active_;
   std::size_t router_words_ = 0;
+  std::vector<std::uint32_t> at_work_;  // room for the routers, or terminals, with work in a cycle
   // events by cycle modulo the wheel's size: input VCs at which a flit arrives, wakes as kind << 29 | index
-  std::vector<std::uint32_t> arrivals_due_;  // at most one per channel and cycle: fixed room per cycle
+  std::span<std::uint32_t> arrivals_due_;    // at most one per channel and cycle: fixed room per cycle
   std::vector<std::uint32_t> arrivals_end_;  // per cycle of the wheel: behind its last entry in arrivals_due_
   std::vector<std::vector<std::uint32_t>> wakes_due_;
   std::uint32_t arrivals_room_ = 0;
   std::uint32_t arrivals_mask_ = 0;
 
-  std::vector<Packet> packets_;
+  std::vector<Packet, sim::HugePageAllocator<Packet>> packets_;
   std::uint32_t free_packet_ = kNoPacket;
   std::vector<Terminal> terminals_;
   std::vector<SourceQueue> queues_;           // [terminal * classes + class]

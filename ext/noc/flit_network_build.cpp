@@ -15,6 +15,9 @@ namespace {
 // Every lost flit or credit of a fault point is preceded by this many good ones.
 constexpr std::int64_t kFaultPeriod = 50;
 
+// From here on a network's arrays are fetched ahead: about what the cache of one core holds.
+constexpr std::size_t kFarBytes = std::size_t{1} << 20U;
+
 }  // namespace
 
 FlitNetwork::FlitNetwork(const NetworkSpec& spec) : spec_(spec), fault_(sim::fault_from_environment()) {
@@ -30,7 +33,8 @@ FlitNetwork::FlitNetwork(const NetworkSpec& spec) : spec_(spec), fault_(sim::fau
 void FlitNetwork::build(const NetworkSpec& spec) {
   num_vcs_ = as_u32(spec.num_vcs);
   num_routers_ = as_u32(spec.routers);
-  vcs_per_router_ = as_u32(spec.ports) * num_vcs_;
+  ports_ = as_u32(spec.ports);
+  vcs_per_router_ = ports_ * num_vcs_;
   const std::uint32_t traverse = as_u32(spec.st_prepare_delay + spec.st_final_delay);
   traversal_ = as_u32(spec.sw_alloc_delay) - 1 + traverse;
   va_delay_ = as_u32(spec.routing_delay);
@@ -61,22 +65,33 @@ void FlitNetwork::build(const NetworkSpec& spec) {
   unit_ports_ = as_u32(spec.reduction.ports);
   const std::uint32_t terminals = nodes_ + routers * unit_ports_;
   arrivals_room_ = static_cast<std::uint32_t>(spec.links.size()) + terminals;
-  arrivals_due_.resize(static_cast<std::size_t>(arrivals_mask_ + 1) * arrivals_room_);
   for (std::uint32_t slot = 0; slot <= arrivals_mask_; ++slot) arrivals_end_.push_back(slot * arrivals_room_);
 
   const std::size_t vcs = input_vcs();
   const bool forks = spec.multicast_vcs() != 0;
   const bool retries = spec.retry.bit_error_rate > 0.0;
-  if (!forks && !spec.has_sessions() && !spec.has_reductions() && !retries &&
-      as_u32(spec.ports) <= std::size(SmallRecord{}.ports) && vcs_per_router_ <= std::size(SmallRecord{}.in)) {
-    small_.resize(routers);
+  const bool small = !forks && !spec.has_sessions() && !spec.has_reductions() && !retries &&
+                     as_u32(spec.ports) <= std::size(SmallRecord{}.ports) &&
+                     vcs_per_router_ <= std::size(SmallRecord{}.in);
+  const std::size_t slots = (vcs + static_cast<std::size_t>(terminals) * num_vcs_) * ring;
+  const std::size_t due = static_cast<std::size_t>(arrivals_mask_ + 1) * arrivals_room_;
+  using sim::ArrayBlock;
+  memory_.reserve((small ? ArrayBlock::room<SmallRecord>(routers) : ArrayBlock::room<LargeRecord>(routers)) +
+                  ArrayBlock::room<std::uint32_t>(slots) + ArrayBlock::room<Stalls>(vcs) +
+                  ArrayBlock::room<std::uint32_t>(due) + ArrayBlock::room<std::uint16_t>(spec.routes.entries.size()));
+  far_ = memory_.bytes() >= kFarBytes;
+  if (small) {
+    small_ = memory_.make<SmallRecord>(routers);
   } else {
-    large_.resize(routers);
+    large_ = memory_.make<LargeRecord>(routers);
   }
-  stalls_.resize(vcs);
-  rings_.resize((vcs + static_cast<std::size_t>(terminals) * num_vcs_) * ring);
+  rings_ = memory_.make<std::uint32_t>(slots);
+  stalls_ = memory_.make<Stalls>(vcs);
+  arrivals_due_ = memory_.make<std::uint32_t>(due);
+  routes_ = memory_.make<std::uint16_t>(spec.routes.entries.size());
   gaps_.resize(std::size_t{routers} * as_u32(spec.ports));
   router_words_ = (routers + 63) / 64;
+  at_work_.resize(std::max(routers, terminals));
   active_.resize(4 * router_words_ + (terminals + 63) / 64);
 
   const std::uint32_t all_vcs = num_vcs_ == 32 ? ~0U : (1U << num_vcs_) - 1U;
@@ -171,7 +186,7 @@ void FlitNetwork::build(const NetworkSpec& spec) {
     forks_.resize(input_vcs());  // the cycle of networks whose packets fork
   }
   if (!spec.route_changes.empty()) build_route_changes(spec);
-  routes_ = spec.routes.entries;
+  std::copy(spec.routes.entries.begin(), spec.routes.entries.end(), routes_.begin());
   vc_sets_ = spec.routes.vc_sets;
   if (batched_) {
     batch_start_.resize(routers);

@@ -6,6 +6,7 @@
 // compiled a second time with BMI (shifts and bit scans without detours); the processor at hand decides which is
 // called.
 #include <algorithm>
+#include <cstddef>
 #include <type_traits>
 #include <utility>
 
@@ -16,11 +17,17 @@
 namespace cosim::noc {
 
 struct FlitNetwork::Cycle {
+  // Whether the state is fetched into the caches ahead of its use; `either` is decided by the network at hand.
+  enum class Fetch { no, yes, either };
+  static constexpr std::uint32_t kAhead = 8;  // arrivals, or sources, between two links of a chain of reads
+
   // What the loops read over and over; a copy, so that the compiler sees that no store changes it.
-  template <class RecordType, std::uint32_t kVcs, std::uint32_t kRing, bool kMulticast = false>
+  template <class RecordType, std::uint32_t kVcs, std::uint32_t kRing, bool kMulticast = false,
+            Fetch kFetch = Fetch::no>
   struct Local {
     using Record = RecordType;
     static constexpr bool kForks = kMulticast;
+    static constexpr bool kFetches = kFetch != Fetch::no;
     FlitNetwork& n;
     Record* records;
     std::uint32_t* rings;
@@ -35,6 +42,7 @@ struct FlitNetwork::Cycle {
     std::uint32_t now;
     std::uint32_t even;  // parity of now, and of now + 1
     std::uint32_t odd;
+    bool any_far;
     std::uint64_t* va_now;  // routers at work in this cycle and the next
     std::uint64_t* va_next;
     std::uint64_t* sa_now;
@@ -55,6 +63,7 @@ struct FlitNetwork::Cycle {
           now(cycle),
           even(cycle & 1U),
           odd(~cycle & 1U),
+          any_far(network.far_),
           va_now(network.va_active(cycle)),
           va_next(network.va_active(cycle + 1)),
           sa_now(network.sa_active(cycle)),
@@ -66,6 +75,7 @@ struct FlitNetwork::Cycle {
       const std::uint32_t next = slot + 1;
       return (next & ring_mask()) != 0 ? next : slot - ring_mask();
     }
+    [[nodiscard]] COSIM_INLINE bool far() const { return kFetch == Fetch::yes || (kFetch == Fetch::either && any_far); }
     COSIM_INLINE void arrive(std::uint32_t when, std::uint32_t id) const { due[ends[when & due_mask]++] = id; }
   };
 
@@ -108,12 +118,45 @@ struct FlitNetwork::Cycle {
     }
   }
 
+  // ------------------------------------------------------------------------------------------------ fetching ahead
+
+  static COSIM_INLINE void fetch(const void* address) { __builtin_prefetch(address, 1); }
+
+  // What an arrival reads is a chain: input VC, slot, packet, route. Each call fetches a link of the chain of an
+  // arrival further down the list.
+  template <class L>
+  static COSIM_INLINE void fetch_arrival(const L& l, std::uint32_t i, std::uint32_t end) {
+    if (i + 4 * kAhead < end) {
+      const std::uint32_t id = l.due[i + 4 * kAhead];
+      const auto& record = l.records[id >> 6U];
+      fetch(&record.masks);
+      fetch(&record.in[id & 63U]);
+    }
+    if (i + 3 * kAhead < end) {
+      const std::uint32_t id = l.due[i + 3 * kAhead];
+      const auto& record = l.records[id >> 6U];
+      const InputVc& vc = record.in[id & 63U];
+      fetch(&l.rings[vc.front]);
+      fetch(&record.ports[vc.port]);
+    }
+    if (i + 2 * kAhead < end) {
+      const std::uint32_t id = l.due[i + 2 * kAhead];
+      fetch(&l.packets[l.rings[l.records[id >> 6U].in[id & 63U].front] & kPacketMask]);
+    }
+    if (i + kAhead < end) {
+      const std::uint32_t id = l.due[i + kAhead];
+      const Packet& packet = l.packets[l.rings[l.records[id >> 6U].in[id & 63U].front] & kPacketMask];
+      if (!l.n.routes_.empty()) fetch(&l.routes[(id >> 6U) * l.terminals + as_size(packet.dest)]);
+    }
+  }
+
   template <bool kPlain, class L>
   static COSIM_INLINE void run_arrivals(const L& l) {
     const std::uint32_t slot = l.now & l.due_mask;
     const std::uint32_t begin = slot * l.n.arrivals_room_;
     const std::uint32_t end = std::exchange(l.ends[slot], begin);
     for (std::uint32_t i = begin; i < end; ++i) {
+      if (l.far()) fetch_arrival(l, i, end);
       const std::uint32_t id = l.due[i];
       const std::uint32_t r = id >> 6U;
       const std::uint32_t bit = id & 63U;
@@ -225,15 +268,68 @@ struct FlitNetwork::Cycle {
     return true;
   }
 
+  // Fills the network's room for lists with what has work, by words of 64 bits; returns how many.
+  template <class L, class Word>
+  static COSIM_INLINE std::uint32_t list_work(const L& l, std::size_t words, Word word_at) {
+    std::uint32_t* const work = l.n.at_work_.data();
+    std::uint32_t end = 0;
+    for (std::size_t word = 0; word < words; ++word) {
+      for (std::uint64_t rest = word_at(word); rest != 0; rest &= rest - 1) {
+        work[end++] = static_cast<std::uint32_t>(word) * 64 + lowest(rest);
+      }
+    }
+    return end;
+  }
+
+  // What a source's flit reads, in three steps: queue, packet and slots, the packet behind.
+  template <class L>
+  static COSIM_INLINE void fetch_source(const L& l, std::uint32_t i, std::uint32_t end) {
+    FlitNetwork& n = l.n;
+    const std::uint32_t* work = n.at_work_.data();
+    if (i + 3 * kAhead < end) {
+      const std::uint32_t terminal = work[i + 3 * kAhead];
+      fetch(&n.queues_[std::size_t{terminal} * n.num_classes_]);
+      fetch(&n.source_write_[std::size_t{terminal} * l.num_vcs()]);
+      fetch(&n.terminals_[terminal]);
+      fetch(&n.window_injected_[terminal]);
+    }
+    if (i + 2 * kAhead < end) {
+      const std::uint32_t terminal = work[i + 2 * kAhead];
+      const SourceQueue& queue = n.queues_[std::size_t{terminal} * n.num_classes_];
+      if (queue.first != kNoPacket) fetch(&l.packets[queue.first]);
+      for (std::uint32_t vc = 0; vc < l.num_vcs(); vc += 2) {
+        fetch(&l.rings[n.source_write_[std::size_t{terminal} * l.num_vcs() + vc]]);
+      }
+    }
+    if (i + kAhead < end) {
+      const SourceQueue& queue = n.queues_[std::size_t{work[i + kAhead]} * n.num_classes_];
+      if (queue.first == kNoPacket) return;
+      const Packet& packet = l.packets[queue.first];
+      fetch(&n.injected_to_[as_size(packet.dest)]);
+      if (packet.next != kNoPacket) fetch(&l.packets[packet.next]);
+    }
+  }
+
   template <bool kPlain, class L>
   static COSIM_INLINE void run_sources(const L& l) {
     FlitNetwork& n = l.n;
-    for (std::size_t word = 0; word < n.source_words(); ++word) {
-      for (std::uint64_t rest = n.sources_active()[word]; rest != 0; rest &= rest - 1) {
-        const std::uint32_t terminal = static_cast<std::uint32_t>(word) * 64 + lowest(rest);
-        const bool sent =
-            kPlain || n.num_classes_ == 1 ? send<kPlain>(l, terminal, 0) : n.send_by_priority(terminal, l.now);
-        if (!sent) n.arm(terminal, l.now);
+    const auto run = [&](std::uint32_t terminal) __attribute__((always_inline)) {
+      const bool sent =
+          kPlain || n.num_classes_ == 1 ? send<kPlain>(l, terminal, 0) : n.send_by_priority(terminal, l.now);
+      if (!sent) n.arm(terminal, l.now);
+    };
+    if constexpr (L::kFetches) {
+      const std::uint32_t end =
+          list_work(l, n.source_words(), [&](std::size_t word) { return n.sources_active()[word]; });
+      for (std::uint32_t i = 0; i < end; ++i) {
+        if (l.far()) fetch_source(l, i, end);
+        run(n.at_work_[i]);
+      }
+    } else {
+      for (std::size_t word = 0; word < n.source_words(); ++word) {
+        for (std::uint64_t rest = n.sources_active()[word]; rest != 0; rest &= rest - 1) {
+          run(static_cast<std::uint32_t>(word) * 64 + lowest(rest));
+        }
       }
     }
   }
@@ -351,32 +447,6 @@ struct FlitNetwork::Cycle {
       won |= same;
     }
     return won;
-  }
-
-  template <bool kPlain, class L>
-  static COSIM_INLINE void run_vc_allocation(const L& l) {
-    const std::size_t words = l.n.router_words_;
-    for (std::size_t word = 0; word < words; ++word) {
-      std::uint64_t rest = l.va_now[word];
-      if (rest == 0) continue;
-      l.va_now[word] = 0;
-      std::uint64_t won_somewhere = 0;
-      for (; rest != 0; rest &= rest - 1) {
-        const std::uint32_t r = static_cast<std::uint32_t>(word) * 64 + lowest(rest);
-        auto& record = l.records[r];
-        const std::uint64_t requests = record.masks.va[l.even];
-        record.masks.va[l.even] = 0;
-        if (!kPlain && l.n.traits_.several) {
-          l.n.allocate_several(r, requests, l.now);
-          continue;
-        }
-        const std::uint64_t won = allocate_vcs<kPlain>(l, record, r, requests);
-        if (!kPlain && l.n.sa_delay_ != 1) continue;
-        record.masks.sa[l.odd] |= won;
-        if (won != 0) won_somewhere |= rest & (0 - rest);
-      }
-      l.sa_next[word] |= won_somewhere;
-    }
   }
 
   // ---------------------------------------------------------------------------------------------- switch allocation
@@ -679,24 +749,110 @@ struct FlitNetwork::Cycle {
     return again;
   }
 
+  // ------------------------------------------------------------------------------------------------- both allocations
+
+  // Both allocations of a router. Nothing that one router does is seen by another in the same cycle.
   template <bool kPlain, class L>
-  static COSIM_INLINE void run_switch_allocation(const L& l) {
-    const std::size_t words = l.n.router_words_;
-    for (std::size_t word = 0; word < words; ++word) {
-      std::uint64_t rest = l.sa_now[word];
-      if (rest == 0) continue;
-      l.sa_now[word] = 0;
-      std::uint64_t again_somewhere = 0;
-      for (; rest != 0; rest &= rest - 1) {
-        const std::uint32_t r = static_cast<std::uint32_t>(word) * 64 + lowest(rest);
-        auto& record = l.records[r];
-        const std::uint64_t requests = record.masks.sa[l.even];
-        record.masks.sa[l.even] = 0;
-        const std::uint64_t again = allocate_switch<kPlain>(l, record, r, requests);
-        record.masks.sa[l.odd] |= again;
-        if (again != 0) again_somewhere |= rest & (0 - rest);
+  static COSIM_INLINE bool allocate(const L& l, std::uint32_t r) {
+    auto& record = l.records[r];
+    const std::uint64_t heads = record.masks.va[l.even];
+    const std::uint64_t flits = record.masks.sa[l.even];
+    std::uint64_t next = 0;  // ask for the switch in the next cycle
+    if (heads != 0) {
+      record.masks.va[l.even] = 0;
+      if (!kPlain && l.n.traits_.several) {
+        l.n.allocate_several(r, heads, l.now);
+      } else {
+        const std::uint64_t won = allocate_vcs<kPlain>(l, record, r, heads);
+        if (kPlain || l.n.sa_delay_ == 1) next = won;
       }
-      l.sa_next[word] |= again_somewhere;
+    }
+    if (flits != 0) {
+      record.masks.sa[l.even] = 0;
+      next |= allocate_switch<kPlain>(l, record, r, flits);
+    }
+    record.masks.sa[l.odd] |= next;
+    return next != 0;
+  }
+
+  // What the allocations of a router read is a chain too: masks and ports, input VCs, output VCs and slots, slots
+  // downstream, and of a head that comes to the front its packet and route. Each call fetches a link of the chain of a
+  // router further down the list.
+  template <class L>
+  static COSIM_INLINE void fetch_router(const L& l, std::uint32_t i, std::uint32_t end) {
+    const std::uint32_t* work = l.n.at_work_.data();
+    if (i + 7 < end) {
+      const char* first = reinterpret_cast<const char*>(&l.records[work[i + 7]]);
+      const std::size_t size = offsetof(typename L::Record, ports) + l.n.ports_ * sizeof(Port);
+      for (std::size_t at = 0; at < size; at += sim::kCacheLine) fetch(first + at);
+    }
+    if (i + 6 < end) {
+      const auto& record = l.records[work[i + 6]];
+      for (std::uint64_t rest = record.masks.va[l.even] | record.masks.sa[l.even]; rest != 0; rest &= rest - 1) {
+        fetch(&record.in[lowest(rest)]);
+      }
+    }
+    if (i + 5 < end) {
+      const auto& record = l.records[work[i + 5]];
+      const std::uint64_t heads = record.masks.va[l.even];
+      for (std::uint64_t rest = heads; rest != 0; rest &= rest - 1) {
+        const std::uint32_t first = record.in[lowest(rest)].output * l.num_vcs();
+        fetch(&record.out[first]);
+        fetch(&record.out[first + l.num_vcs() - 1]);
+        if (!single(heads)) fetch(&l.n.stalls_[std::size_t{work[i + 5]} * l.n.vcs_per_router_ + first]);
+      }
+      for (std::uint64_t rest = record.masks.sa[l.even]; rest != 0; rest &= rest - 1) {
+        const InputVc& vc = record.in[lowest(rest)];
+        fetch(&l.rings[vc.front]);
+        fetch(&record.out[vc.output_vc]);
+      }
+    }
+    if (i + 3 < end) {
+      const auto& record = l.records[work[i + 3]];
+      for (std::uint64_t rest = record.masks.sa[l.even]; rest != 0; rest &= rest - 1) {
+        const InputVc& vc = record.in[lowest(rest)];
+        fetch(&l.rings[record.out[vc.output_vc].write]);
+        if (vc.visible > 1) {
+          fetch(&l.packets[l.rings[l.after(vc.front)] & kPacketMask]);
+        } else if (record.ports[vc.output].terminal != kNoLink) {
+          fetch(&l.packets[l.rings[vc.front] & kPacketMask]);
+        }
+      }
+    }
+    if (i + 1 < end) {
+      const auto& record = l.records[work[i + 1]];
+      for (std::uint64_t rest = record.masks.sa[l.even]; rest != 0; rest &= rest - 1) {
+        const InputVc& vc = record.in[lowest(rest)];
+        if (vc.visible <= 1 || l.n.routes_.empty()) continue;
+        const Packet& packet = l.packets[l.rings[l.after(vc.front)] & kPacketMask];
+        fetch(&l.routes[work[i + 1] * l.terminals + as_size(packet.dest)]);
+      }
+    }
+  }
+
+  template <bool kPlain, class L>
+  static COSIM_INLINE void run_allocations(const L& l) {
+    const std::size_t words = l.n.router_words_;
+    if constexpr (L::kFetches) {
+      const std::uint32_t end = list_work(l, words, [&](std::size_t word) {
+        return std::exchange(l.va_now[word], 0) | std::exchange(l.sa_now[word], 0);
+      });
+      for (std::uint32_t i = 0; i < end; ++i) {
+        if (l.far()) fetch_router(l, i, end);
+        const std::uint32_t r = l.n.at_work_[i];
+        if (allocate<kPlain>(l, r)) l.sa_next[r >> 6U] |= bit64(r & 63U);
+      }
+    } else {
+      for (std::size_t word = 0; word < words; ++word) {
+        std::uint64_t rest = l.va_now[word] | l.sa_now[word];
+        if (rest == 0) continue;
+        l.va_now[word] = l.sa_now[word] = 0;
+        std::uint64_t again = 0;
+        for (; rest != 0; rest &= rest - 1) {
+          if (allocate<kPlain>(l, static_cast<std::uint32_t>(word) * 64 + lowest(rest))) again |= rest & (0 - rest);
+        }
+        l.sa_next[word] |= again;
+      }
     }
   }
 
@@ -723,9 +879,9 @@ struct FlitNetwork::Cycle {
   }
 
   template <bool kPlain, std::uint32_t kVcs = 0, std::uint32_t kRing = 0, bool kForks = false, bool kAllocators = false,
-            class Record>
+            Fetch kFetch = Fetch::either, class Record>
   static COSIM_INLINE void run(FlitNetwork& n, Record* records, std::uint32_t now) {
-    const Local<Record, kVcs, kRing, kForks> l(n, records, now);
+    const Local<Record, kVcs, kRing, kForks, kFetch> l(n, records, now);
     run_arrivals<kPlain>(l);
     if (!kPlain && n.routing_ != nullptr) {
       n.run_ticks();
@@ -736,8 +892,7 @@ struct FlitNetwork::Cycle {
     if constexpr (kAllocators) {
       run_allocators(l);
     } else {
-      run_vc_allocation<kPlain>(l);
-      run_switch_allocation<kPlain>(l);
+      run_allocations<kPlain>(l);
     }
     if (!kPlain && n.routing_ != nullptr) n.judge_progress();
   }
@@ -745,7 +900,10 @@ struct FlitNetwork::Cycle {
   // COSIM_SHAPES(name, attribute) defines a cycle for every shape; the first is that of the default configuration.
 #define COSIM_SHAPES(suffix, attribute)                                                                                \
   attribute static void common##suffix(FlitNetwork& n, std::uint32_t now) {                                            \
-    run<true, 4, 8>(n, n.small_.data(), now);                                                                          \
+    run<true, 4, 8, false, false, Fetch::no>(n, n.small_.data(), now);                                                 \
+  }                                                                                                                    \
+  attribute static void common_far##suffix(FlitNetwork& n, std::uint32_t now) {                                        \
+    run<true, 4, 8, false, false, Fetch::yes>(n, n.small_.data(), now);                                                \
   }                                                                                                                    \
   attribute static void small_plain##suffix(FlitNetwork& n, std::uint32_t now) { run<true>(n, n.small_.data(), now); } \
   attribute static void small_any##suffix(FlitNetwork& n, std::uint32_t now) { run<false>(n, n.small_.data(), now); }  \
@@ -785,14 +943,14 @@ FlitNetwork::CycleFunction FlitNetwork::choose_cycle([[maybe_unused]] bool porta
   if (!portable && __builtin_cpu_supports("bmi") != 0 && __builtin_cpu_supports("bmi2") != 0) {
     if (!forks_.empty()) return Cycle::forking_bmi;
     if (allocation_ != nullptr) return small ? Cycle::small_allocators_bmi : Cycle::large_allocators_bmi;
-    if (common) return Cycle::common_bmi;
+    if (common) return far_ ? Cycle::common_far_bmi : Cycle::common_bmi;
     if (plain) return small ? Cycle::small_plain_bmi : Cycle::large_plain_bmi;
     return small ? Cycle::small_any_bmi : Cycle::large_any_bmi;
   }
 #endif
   if (!forks_.empty()) return Cycle::forking;
   if (allocation_ != nullptr) return small ? Cycle::small_allocators : Cycle::large_allocators;
-  if (common) return Cycle::common;
+  if (common) return far_ ? Cycle::common_far : Cycle::common;
   if (plain) return small ? Cycle::small_plain : Cycle::large_plain;
   return small ? Cycle::small_any : Cycle::large_any;
 }

@@ -41,6 +41,7 @@ COSIM_INLINE std::uint32_t FlitNetwork::new_slot() {
   const std::uint32_t slot = free_packet_;
   if (slot != kNoPacket) {
     free_packet_ = packets_[slot].next;
+    if (free_packet_ != kNoPacket) __builtin_prefetch(&packets_[free_packet_], 1);
     return slot;
   }
   if (packets_.size() >= kPacketMask) throw std::length_error("more than 536870911 packets alive");

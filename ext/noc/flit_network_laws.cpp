@@ -264,9 +264,9 @@ std::string FlitNetwork::wait_for_cycle() const {
 std::size_t FlitNetwork::core_bytes() const {
   const auto bytes = [](const auto& v) { return v.capacity() * sizeof(v[0]); };
   std::size_t sum = sizeof(*this);
-  sum += bytes(rings_) + bytes(small_) + bytes(large_) + bytes(stalls_) + bytes(gaps_) + bytes(active_);
-  sum += bytes(routes_) + bytes(vc_sets_) + bytes(arrivals_due_) + bytes(arrivals_end_) + bytes(wakes_due_) +
-         bytes(packets_) + bytes(terminals_);
+  sum += memory_.bytes() + bytes(gaps_) + bytes(active_) + bytes(at_work_);
+  sum += bytes(vc_sets_) + bytes(arrivals_end_) + bytes(wakes_due_) + bytes(terminals_);
+  sum += decltype(packets_)::allocator_type::bytes(packets_.capacity());
   sum += bytes(queues_) + bytes(source_write_) + bytes(future_sources_);
   sum += bytes(batch_start_) + bytes(batch_end_) + bytes(last_send_) + bytes(window_injected_) + bytes(window_ejected_);
   sum += bytes(injected_to_) + bytes(ejected_at_) + bytes(arrivals_) + bytes(departures_) + bytes(flit_arrivals_);
@@ -342,7 +342,8 @@ void FlitNetwork::visit(sim::Visitor& v) {
   if (cycle_ >= 0) rebase(cycle_);
   v.value(Kind::stamp, base_);
   v.value(Kind::stamp, cycle_);
-  v.vector(Kind::state, rings_);
+  const auto show = [&](Kind kind, auto items) { v.array(kind, items.data(), items.size()); };
+  show(Kind::state, rings_);
   // the counters that stand between state are shown apart
   std::vector<std::int64_t> flits(input_vcs());
   std::vector<std::int64_t> lost(input_vcs());
@@ -350,8 +351,8 @@ void FlitNetwork::visit(sim::Visitor& v) {
     flits[number] = std::exchange(output(sparse(number)).flits, 0);
     lost[number] = std::exchange(output(sparse(number)).lost_switch, 0);
   }
-  v.vector(Kind::state, small_);
-  v.vector(Kind::state, large_);
+  show(Kind::state, small_);
+  show(Kind::state, large_);
   v.vector(Kind::counter, flits);
   v.vector(Kind::counter, lost);
   for (std::size_t number = 0; number < input_vcs(); ++number) {
@@ -364,7 +365,10 @@ void FlitNetwork::visit(sim::Visitor& v) {
     v.array(Kind::state, arrivals_due_.data() + std::size_t{slot} * arrivals_room_, arrivals_count(slot));
   }
   for (auto& wakes : wakes_due_) v.vector(Kind::state, wakes);
-  v.vector(Kind::state, packets_);
+  std::uint64_t packets = packets_.size();
+  v.value(Kind::state, packets);
+  packets_.resize(packets);
+  v.array(Kind::state, packets_.data(), packets_.size());
   v.value(Kind::state, free_packet_);
   v.vector(Kind::state, terminals_);
   v.vector(Kind::state, queues_);
@@ -389,7 +393,7 @@ void FlitNetwork::visit(sim::Visitor& v) {
   for (auto* counters : {&window_injected_, &window_ejected_, &injected_to_, &ejected_at_}) {
     v.vector(Kind::counter, *counters);
   }
-  v.vector(Kind::counter, stalls_);
+  show(Kind::counter, stalls_);
   v.vector(Kind::state, arrivals_);
   v.vector(Kind::state, departures_);
   v.vector(Kind::state, flit_arrivals_);

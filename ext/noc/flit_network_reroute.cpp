@@ -50,7 +50,7 @@ void FlitNetwork::step_route_change() {
 // The routes that the changes made so far leave.
 void FlitNetwork::take_routes() {
   const RouteTable& routes = changes_made_.empty() ? first_routes_ : changes_[changes_made_.size() - 1].routes;
-  routes_ = routes.entries;
+  std::copy(routes.entries.begin(), routes.entries.end(), routes_.begin());
   vc_sets_ = routes.vc_sets;
 }
 

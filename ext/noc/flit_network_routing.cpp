@@ -78,7 +78,16 @@ void FlitNetwork::fail(std::uint32_t id, const std::string& what) {
   stuck_ = 1;
 }
 
-// What is wrong with a candidate, empty when nothing is.
+// Whether a head may not be sent where a candidate says.
+bool FlitNetwork::is_wrong(std::uint32_t id, const Candidate& candidate) const {
+  if (candidate.port >= ports_) return true;
+  const Packet& packet = packets_[rings_[input(id).front] & kPacketMask];
+  const Port& out = port(id >> 6U, candidate.port);
+  const bool leads = out.terminal != kNoLink ? out.terminal == as_u32(packet.dest) : out.link_time != 0;
+  return !leads || (candidate.vc_mask & class_masks_[packet.message_class]) == 0;
+}
+
+// Why a candidate is wrong.
 std::string FlitNetwork::wrong_candidate(std::uint32_t id, const Candidate& candidate) const {
   const std::string offered = "offered port " + std::to_string(candidate.port);
   if (candidate.port >= as_u32(spec_.ports)) {
@@ -91,9 +100,7 @@ std::string FlitNetwork::wrong_candidate(std::uint32_t id, const Candidate& cand
   } else if (out.link_time == 0) {
     return offered + ", which is not connected";
   }
-  if ((candidate.vc_mask & class_masks_[packet.message_class]) == 0)
-    return "offered no VC of the packet's message class on port " + std::to_string(candidate.port);
-  return {};
+  return "offered no VC of the packet's message class on port " + std::to_string(candidate.port);
 }
 
 // Asks the function for the head at the front of `id`; false: it is held back, or the run has failed.
@@ -135,9 +142,8 @@ bool FlitNetwork::ask(std::uint32_t id, std::uint32_t now) {
     return false;
   }
   for (std::uint32_t i = 0; i < as_u32(count); ++i) {
-    const std::string wrong = wrong_candidate(id, candidates[i]);
-    if (!wrong.empty()) {
-      fail(id, wrong);
+    if (is_wrong(id, candidates[i])) [[unlikely]] {
+      fail(id, wrong_candidate(id, candidates[i]));
       return false;
     }
     candidates[i].vc_mask = vcs_of(packet, candidates[i].vc_mask);

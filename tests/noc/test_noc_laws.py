@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from typing import Any
 
 import numpy as np
@@ -12,10 +9,10 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from network_checks import check_fault_is_reported, core_network
 
 from cosim import _core
-from cosim.noc import DeadlockError, Network, NetworkConfig
-from cosim.noc.graph import build_spec
+from cosim.noc import DeadlockError, Network
 
 MESH = {"topology": {"kind": "mesh", "shape": [4, 3]}, "num_vcs": 2, "vc_buf_size": 3}
 
@@ -26,10 +23,6 @@ def random_packets(seed: int, packets: int, nodes: int, last_cycle: int) -> np.n
     ends = draw.integers(0, nodes, (packets, 2))
     size = draw.integers(1, 6, packets)
     return np.column_stack([create, ends, size, np.zeros(packets, dtype=np.int64)])
-
-
-def core_network(description: dict[str, Any]) -> _core.FlitNetwork:
-    return _core.FlitNetwork(build_spec(NetworkConfig.from_dict(description)))
 
 
 @settings(max_examples=15)
@@ -186,17 +179,6 @@ def test_waits_for_credits_and_switches_are_booked() -> None:
     assert waits["no_credit_cycles"].sum() == 0
 
 
-def run_with_fault(fault: str | None, code: str) -> subprocess.CompletedProcess[str]:
-    environment = {key: value for key, value in os.environ.items() if key != "COSIM_FAULT"}
-    return subprocess.run(
-        [sys.executable, "-c", code],
-        env=environment if fault is None else {**environment, "COSIM_FAULT": fault},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
 FAULTY_RUN = """
 from cosim.noc import Network
 net = Network({"topology": {"kind": "mesh", "shape": [4, 4]}, "num_vcs": 2, "vc_buf_size": 4})
@@ -211,9 +193,4 @@ print("finished")
     [("lose_flit", "flits are lost"), ("drop_credit", "never returned")],
 )
 def test_a_broken_law_is_reported(fault: str, says: str) -> None:
-    healthy = run_with_fault(None, FAULTY_RUN)
-    assert healthy.stdout.strip() == "finished", healthy.stderr
-    broken = run_with_fault(fault, FAULTY_RUN)
-    assert broken.returncode != 0
-    assert "conservation law of the network broken" in broken.stderr
-    assert says in broken.stderr
+    check_fault_is_reported(FAULTY_RUN, fault, says)

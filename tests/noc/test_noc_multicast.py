@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from typing import Any
 
 import numpy as np
@@ -12,6 +9,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from network_checks import check_fault_is_reported, check_terms, draw_pipeline, flits_sent
 from reference_multicast import Multicast, MulticastReference
 from reference_router import mesh
 
@@ -47,12 +45,7 @@ def test_every_delivery_is_that_of_the_slow_model(data: st.DataObject) -> None:
     shape = data.draw(st.lists(st.integers(1, 3), min_size=1, max_size=2))
     nodes = int(np.prod(shape))
     depth, source_depth = data.draw(st.integers(3, 6)), data.draw(st.integers(3, 6))
-    pipeline = {
-        "routing_delay": data.draw(st.integers(0, 2)),
-        "vc_alloc_delay": data.draw(st.integers(1, 2)),
-        "sw_alloc_delay": data.draw(st.integers(1, 2)),
-        "credit_delay": data.draw(st.integers(0, 2)),
-    }
+    pipeline = draw_pipeline(data)
     # one VC for unicasts and two for multicasts, where the branches of both fit 64 lanes
     vcs = [[0], [1, 2]] if len(shape) == 1 else [[0], [1]]
     node = st.integers(0, nodes - 1)
@@ -92,10 +85,8 @@ def test_every_delivery_is_that_of_the_slow_model(data: st.DataObject) -> None:
     columns = result.deliveries[["row", "dst", "eject_cycle", "hops"]]
     assert [tuple(row) for row in columns.to_numpy().tolist()] == expected
     for frame in (result.packets, result.deliveries):
-        assert (frame[[f"{term}_cycles" for term in TERMS]].sum(axis=1) == frame["packet_latency_cycles"]).all()
-        assert (frame["contention_cycles"] >= 0).all()
-    flits = result.links.groupby(["router", "port"])["flits"].sum()
-    assert {place: n for place, n in flits.items() if n} == dict(model.link_flits)
+        check_terms(frame, TERMS)
+    assert flits_sent(result.links) == dict(model.link_flits)
 
 
 @settings(deadline=None, max_examples=15)
@@ -176,15 +167,7 @@ print("finished")
 @pytest.mark.faults
 @pytest.mark.parametrize(("fault", "says"), [("lose_flit", "copied by branches"), ("drop_credit", "a credit of")])
 def test_a_law_broken_among_branches_is_reported(fault: str, says: str) -> None:
-    environment = {key: value for key, value in os.environ.items() if key != "COSIM_FAULT"}
-    command = [sys.executable, "-c", FAULTY_RUN]
-    healthy = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert healthy.stdout.strip() == "finished", healthy.stderr
-    environment["COSIM_FAULT"] = fault
-    broken = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert broken.returncode != 0
-    assert "conservation law of the network broken" in broken.stderr
-    assert says in broken.stderr
+    check_fault_is_reported(FAULTY_RUN, fault, says)
 
 
 def refusal(frame: dict[str, Any], **keys: Any) -> str:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from typing import Any
 
 import numpy as np
@@ -12,13 +9,13 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from network_checks import check_fault_is_reported, check_terms, core_network, draw_pipeline, flits_sent
 from reference_reduction import Part, ReductionReference
 from reference_router import mesh
 
 from cosim import _core
 from cosim.config.errors import ConfigErrors
-from cosim.noc import Network, NetworkConfig
-from cosim.noc.graph import build_spec
+from cosim.noc import Network
 
 CLASSES = {"unicast": {"vcs": [0]}, "sum": {"vcs": [1], "reduction": True}}
 TERMS = ["source_queueing", "router", "link", "serialisation", "contention", "reduction_wait"]
@@ -51,12 +48,7 @@ def sums(rows: list[tuple[int, int, int, int, int | str]]) -> pd.DataFrame:
 def test_every_contribution_arrives_as_in_the_slow_model(data: st.DataObject) -> None:
     shape = data.draw(st.lists(st.integers(1, 3), min_size=1, max_size=2))
     nodes = int(np.prod(shape))
-    pipeline = {
-        "routing_delay": data.draw(st.integers(0, 2)),
-        "vc_alloc_delay": data.draw(st.integers(1, 2)),
-        "sw_alloc_delay": data.draw(st.integers(1, 2)),
-        "credit_delay": data.draw(st.integers(0, 2)),
-    }
+    pipeline = draw_pipeline(data)
     depth, source_depth = data.draw(st.integers(1, 5)), data.draw(st.integers(1, 5))
     unit = {"ports": data.draw(st.integers(1, 2)), "combine_delay": data.draw(st.integers(1, 3))}
     vcs = data.draw(st.sampled_from([[[0], [1]], [[0], [1, 2]]]))
@@ -88,10 +80,8 @@ def test_every_contribution_arrives_as_in_the_slow_model(data: st.DataObject) ->
 
     assert result.packets["inject_cycle"].tolist() == [p.inject for p in packets]
     assert result.packets["eject_cycle"].tolist() == [p.eject for p in packets]
-    assert (result.packets[[f"{t}_cycles" for t in TERMS]].sum(axis=1) == result.packets["packet_latency_cycles"]).all()
-    assert (result.packets[[f"{t}_cycles" for t in TERMS]] >= 0).all(axis=None)
-    flits = result.links.groupby(["router", "port"])["flits"].sum()
-    assert {place: n for place, n in flits.items() if n} == dict(model.link_flits)
+    check_terms(result.packets, TERMS)
+    assert flits_sent(result.links) == dict(model.link_flits)
 
 
 @settings(deadline=None, max_examples=15)
@@ -172,7 +162,7 @@ def test_other_topologies_reduce_and_are_proved_free_of_deadlock(topology: dict[
         rows += [(create, int(source), dest, size, name) for source in members]
     out = network.packet_run(sums(rows))
     assert (out.packets["eject_cycle"] > 0).all()
-    assert (out.packets[[f"{t}_cycles" for t in TERMS]].sum(axis=1) == out.packets["packet_latency_cycles"]).all()
+    check_terms(out.packets, TERMS)
 
 
 def test_reductions_as_traffic() -> None:
@@ -196,15 +186,12 @@ def test_reductions_as_traffic() -> None:
     assert not over.stable
 
 
-def core_network() -> _core.FlitNetwork:
-    return _core.FlitNetwork(build_spec(NetworkConfig.from_dict(config([3, 3], reduction={"ports": 2}))))
-
-
 @settings(deadline=None, max_examples=10)
 @given(seed=st.integers(0, 2**32), stop=st.integers(1, 150))
 def test_a_saved_network_goes_on_identically(seed: int, stop: int) -> None:
     draw = np.random.default_rng(seed)
-    whole, first, second = core_network(), core_network(), core_network()
+    description = config([3, 3], reduction={"ports": 2})
+    whole, first, second = (core_network(description) for _ in range(3))
     tag = 0
     for _ in range(20):
         members = draw.permutation(9)[: draw.integers(1, 10)]
@@ -242,15 +229,7 @@ print("finished")
     ("fault", "says"), [("lose_part", "did not bring the sum of all contributions"), ("lose_flit", "flits are lost")]
 )
 def test_a_broken_law_of_reductions_is_reported(fault: str, says: str) -> None:
-    environment = {key: value for key, value in os.environ.items() if key != "COSIM_FAULT"}
-    command = [sys.executable, "-c", FAULTY_RUN]
-    healthy = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert healthy.stdout.strip() == "finished", healthy.stderr
-    environment["COSIM_FAULT"] = fault
-    broken = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert broken.returncode != 0
-    assert "conservation law of the network broken" in broken.stderr
-    assert says in broken.stderr
+    check_fault_is_reported(FAULTY_RUN, fault, says)
 
 
 def refusal(rows: list[tuple[int, int, int, int, int | str]], **columns: Any) -> str:

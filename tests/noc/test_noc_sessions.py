@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from itertools import combinations
 from typing import Any
 
@@ -13,14 +10,13 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from network_checks import check_fault_is_reported, check_terms, draw_pipeline
 from reference_multicast import Multicast
 from reference_router import mesh
 from reference_sessions import REFUSED, SessionReference
 
-from cosim import _core
 from cosim.config.errors import ConfigErrors
-from cosim.noc import Network, NetworkConfig
-from cosim.noc.graph import build_spec
+from cosim.noc import Network
 
 CLASSES: dict[str, Any] = {"packets": {"vcs": [0, 1]}, "cmn": {"session": True}}
 TERMS = ["source_queueing", "router", "link", "serialisation", "contention", "session_wait"]
@@ -50,8 +46,7 @@ def frame_of(rows: list[tuple[int, int, Any, int, str]]) -> pd.DataFrame:
 def check_laws(result: Any, longest: int) -> None:
     """Terms add up, sessions that overlap in time share nothing, none holds its links too long, flits are conserved."""
     for frame in (result.packets[result.packets["eject_cycle"] >= 0], result.deliveries):
-        assert (frame[[f"{term}_cycles" for term in TERMS]].sum(axis=1) == frame["packet_latency_cycles"]).all()
-        assert (frame[[f"{term}_cycles" for term in TERMS]] >= 0).all(axis=None)
+        check_terms(frame, TERMS)
     sessions = result.sessions.to_dict("records")
     for s in sessions:
         assert s["ask_cycle"] <= s["grant_cycle"] <= s["detach_cycle"] <= s["return_cycle"]
@@ -75,12 +70,7 @@ def test_every_packet_is_that_of_the_slow_model(data: st.DataObject) -> None:
     shape = data.draw(st.sampled_from([[3], [2, 2], [3, 2], [3, 3]]))
     nodes = int(np.prod(shape))
     node = st.integers(0, nodes - 1)
-    pipeline = {
-        "routing_delay": data.draw(st.integers(0, 2)),
-        "vc_alloc_delay": data.draw(st.integers(1, 2)),
-        "sw_alloc_delay": data.draw(st.integers(1, 2)),
-        "credit_delay": data.draw(st.integers(0, 1)),
-    }
+    pipeline = draw_pipeline(data, most_credit_delay=1)
     latency = data.draw(st.integers(1, 3))
     costs = {
         "setup_cycles": data.draw(st.integers(0, 4)),
@@ -243,10 +233,6 @@ def test_packets_pass_between_two_sessions() -> None:
     assert packets == sessions[:6]
 
 
-def core_network(description: dict[str, Any]) -> _core.FlitNetwork:
-    return _core.FlitNetwork(build_spec(NetworkConfig.from_dict(description)))
-
-
 def test_a_network_without_sessions_is_what_it_was() -> None:
     """A session class that nothing uses changes no packet."""
     rng = np.random.default_rng(3)
@@ -279,15 +265,7 @@ print("finished")
 @pytest.mark.faults
 @pytest.mark.parametrize(("fault", "says"), [("share_link", "to two sessions"), ("lose_flit", "flits of sessions")])
 def test_a_broken_law_of_sessions_is_reported(fault: str, says: str) -> None:
-    environment = {key: value for key, value in os.environ.items() if key != "COSIM_FAULT"}
-    command = [sys.executable, "-c", FAULTY_RUN]
-    healthy = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert healthy.stdout.strip() == "finished", healthy.stderr
-    environment["COSIM_FAULT"] = fault
-    broken = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert broken.returncode != 0
-    assert "conservation law of the network broken" in broken.stderr
-    assert says in broken.stderr
+    check_fault_is_reported(FAULTY_RUN, fault, says)
 
 
 def refusal(rows: list[tuple[int, int, Any, int, str]], **keys: Any) -> str:

@@ -49,6 +49,27 @@ def dimension_order(request: RouteRequest) -> int:
     return topology.ejection_port(request.dst)
 
 
+def test_a_numba_cfunc_is_dimension_order() -> None:
+    numba = pytest.importorskip("numba")
+    words = numba.types.CPointer(numba.types.uint32)
+
+    @numba.cfunc(numba.types.int32(numba.types.voidptr, words, numba.types.voidptr, words, numba.types.uint32))  # type: ignore[untyped-decorator]
+    def route(instance: Any, request: Any, view: Any, out: Any, cap: Any) -> int:
+        asked = numba.carray(request, 10)  # struct_size, node, in_port, in_vc, src, dst, …
+        node, dst = asked[1], asked[5]
+        first = numba.carray(out, 4)  # port, priority, the two halves of vc_mask
+        if node % 4 != dst % 4:
+            first[0] = 0 if dst % 4 > node % 4 else 1
+        elif node != dst:
+            first[0] = 2 if dst > node else 3
+        else:
+            first[0] = 4
+        first[1], first[2], first[3] = 0, 0xFFFFFFFF, 0xFFFFFFFF
+        return 1
+
+    assert same(traffic("dor"), traffic({"plugin": route}))
+
+
 def test_a_table_in_c_and_a_function_in_python_are_dimension_order(examples: Path) -> None:
     own = traffic("dor")
     for routing in (
