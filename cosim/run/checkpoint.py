@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import json
+import zipfile
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from cosim.policy.residency import Residency
     from cosim.run.loop import RunLoop
 
-__all__ = ["load_state", "record_from_json", "record_to_json", "save_state"]
+__all__ = ["UnusableStateError", "load_state", "record_from_json", "record_to_json", "save_state"]
 
 _SCHEMA = 7
 
@@ -105,17 +106,26 @@ def save_state(loop: RunLoop) -> bytes:
     return target.getvalue()
 
 
+class UnusableStateError(ValueError):
+    """What was read is no state that this version has saved; the loop is as it was."""
+
+
 def load_state(loop: RunLoop, data: bytes) -> None:
     """Puts a freshly built loop of the same experiment into a saved state.
 
     Raises:
-        ValueError: the bytes are no such state, or of another system.
+        UnusableStateError: the bytes are no such state, or another version's.
+        ValueError: the state is of another system.
     """
-    with np.load(io.BytesIO(data), allow_pickle=False) as archive:
-        arrays = {name: archive[name] for name in archive.files}
-    facts = json.loads(arrays["facts"].tobytes())
-    if facts["schema"] != _SCHEMA:
-        raise ValueError(f"saved state of schema {facts['schema']}, expected {_SCHEMA}")
+    try:
+        with np.load(io.BytesIO(data), allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+        facts = json.loads(arrays["facts"].tobytes())
+        schema = facts["schema"]
+    except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as problem:
+        raise UnusableStateError(f"no saved state: {problem}") from problem
+    if schema != _SCHEMA:
+        raise UnusableStateError(f"saved state of schema {schema}, expected {_SCHEMA}")
     try:
         loop.machine.engine.load(arrays["engine"].tobytes())
     except RuntimeError as problem:

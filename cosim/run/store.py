@@ -6,6 +6,7 @@ version. Only plain data is written: Parquet and JSON.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -18,7 +19,7 @@ import pandas as pd
 
 from cosim import __version__
 from cosim.report.directory import write_atomically
-from cosim.run.checkpoint import load_state, record_from_json, record_to_json, save_state
+from cosim.run.checkpoint import UnusableStateError, load_state, record_from_json, record_to_json, save_state
 from cosim.run.loop import RunLoop
 from cosim.run.skipping import SkipReport
 from cosim.run.unit import FRAME_NAMES, UnitKey, UnitResult
@@ -85,14 +86,16 @@ class UnitStore:
     def resume(self, key: UnitKey, loop: RunLoop) -> None:
         """Takes up the unit's last saved state, if there is one, and lets the loop save its state now and then.
 
-        How often depends on the clock, what the run gives does not.
+        How often depends on the clock, what the run gives does not. A state of another version is no state: the unit
+        begins anew.
         """
         path = self._path(key)
         if path is None:
             return
         state = path.with_suffix(_STATE)
         if state.is_file():
-            load_state(loop, state.read_bytes())
+            with contextlib.suppress(UnusableStateError):
+                load_state(loop, state.read_bytes())
         saved = time.monotonic()
 
         def keep(running: RunLoop) -> None:

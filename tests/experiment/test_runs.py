@@ -258,6 +258,32 @@ def test_a_killed_unit_is_taken_up_where_its_last_state_was_saved(
     assert [path.suffix for path in tmp_path.iterdir()] == [""]
 
 
+@pytest.mark.parametrize("spoilt", ["garbage", "another version's"])
+def test_a_state_of_no_use_is_no_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spoilt: str) -> None:
+    import cosim.run.checkpoint as checkpoint
+    import cosim.run.store as store
+
+    monkeypatch.setattr(store, "_SECONDS_BETWEEN_STATES", 0.0)
+    experiment = Experiment.load(
+        "quickstart", ["seeds=[1]", "workload.batches=2", "rungs=[link]", "analytic=[]", "policies=[static]"]
+    )
+
+    def stop(now: int, total: int, note: str) -> None:
+        if now > 0:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        experiment.validate(units=tmp_path, progress=stop)
+    (state,) = tmp_path.glob("*.state")
+    if spoilt == "garbage":
+        state.write_bytes(b"not a state")
+    else:
+        monkeypatch.setattr(checkpoint, "_SCHEMA", checkpoint._SCHEMA + 1)
+    again = experiment.validate(units=tmp_path)
+    assert metrics_json(again.metrics) == metrics_json(experiment.validate().metrics)
+
+
+
 @pytest.mark.parametrize("sampling", ["none", "{fraction: 0.5, seed: 4}"])
 def test_progress_ends_when_the_last_replay_does(sampling: str) -> None:
     seen: list[tuple[float, float, str]] = []

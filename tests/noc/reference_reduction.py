@@ -51,7 +51,7 @@ class ReductionReference(Reference):
         self.collected: dict[tuple[int, int], list[int]] = defaultdict(list)  # (reduction, router) -> parts read there
         self.started: set[tuple[int, int]] = set()
         self.link_flits: dict[tuple[int, int], int] = defaultdict(int)
-        for name, numbers in sorted(self.members.items()):
+        for name, numbers in self.members.items():  # in the order of their first packets
             dest = packets[numbers[0]].dest
             sources = sorted(packets[number].source for number in numbers)
             tree = trees.setdefault((dest, tuple(sources)), len(trees))
