@@ -751,28 +751,45 @@ struct FlitNetwork::Cycle {
 
   // ------------------------------------------------------------------------------------------------- both allocations
 
-  // Both allocations of a router. Nothing that one router does is seen by another in the same cycle.
+  // VC allocation of a router; whether a head that won asks for the switch in the next cycle.
   template <bool kPlain, class L>
-  static COSIM_INLINE bool allocate(const L& l, std::uint32_t r) {
+  static COSIM_INLINE bool allocate_heads(const L& l, std::uint32_t r) {
     auto& record = l.records[r];
-    const std::uint64_t heads = record.masks.va[l.even];
-    const std::uint64_t flits = record.masks.sa[l.even];
-    std::uint64_t next = 0;  // ask for the switch in the next cycle
-    if (heads != 0) {
-      record.masks.va[l.even] = 0;
-      if (!kPlain && l.n.traits_.several) {
-        l.n.allocate_several(r, heads, l.now);
-      } else {
-        const std::uint64_t won = allocate_vcs<kPlain>(l, record, r, heads);
-        if (kPlain || l.n.sa_delay_ == 1) next = won;
+    const std::uint64_t requests = record.masks.va[l.even];
+    record.masks.va[l.even] = 0;
+    if (!kPlain && l.n.traits_.several) {
+      l.n.allocate_several(r, requests, l.now);
+      return false;
+    }
+    const std::uint64_t won = allocate_vcs<kPlain>(l, record, r, requests);
+    if (!kPlain && l.n.sa_delay_ != 1) return false;
+    record.masks.sa[l.odd] |= won;
+    return won != 0;
+  }
+
+  // Switch allocation of a router; whether a VC asks again in the next cycle.
+  template <bool kPlain, class L>
+  static COSIM_INLINE bool allocate_flits(const L& l, std::uint32_t r) {
+    auto& record = l.records[r];
+    const std::uint64_t requests = record.masks.sa[l.even];
+    record.masks.sa[l.even] = 0;
+    const std::uint64_t again = allocate_switch<kPlain>(l, record, r, requests);
+    record.masks.sa[l.odd] |= again;
+    return again != 0;
+  }
+
+  // Takes the routers of a set, by words of 64 bits; those whose `allocate` says so ask for the switch next.
+  template <class L, class Allocate>
+  static COSIM_INLINE void run_allocation(const L& l, std::uint64_t* set, Allocate allocate) {
+    for (std::size_t word = 0; word < l.n.router_words_; ++word) {
+      std::uint64_t rest = std::exchange(set[word], 0);
+      if (rest == 0) continue;
+      std::uint64_t next = 0;
+      for (; rest != 0; rest &= rest - 1) {
+        if (allocate(static_cast<std::uint32_t>(word) * 64 + lowest(rest))) next |= rest & (0 - rest);
       }
+      l.sa_next[word] |= next;
     }
-    if (flits != 0) {
-      record.masks.sa[l.even] = 0;
-      next |= allocate_switch<kPlain>(l, record, r, flits);
-    }
-    record.masks.sa[l.odd] |= next;
-    return next != 0;
   }
 
   // What the allocations of a router read is a chain too: masks and ports, input VCs, output VCs and slots, slots
@@ -830,29 +847,28 @@ struct FlitNetwork::Cycle {
     }
   }
 
+  // Nothing that one router does is seen by another in the same cycle, so both allocations of a router may follow each
+  // other; passes of their own take fewer instructions.
   template <bool kPlain, class L>
   static COSIM_INLINE void run_allocations(const L& l) {
-    const std::size_t words = l.n.router_words_;
     if constexpr (L::kFetches) {
-      const std::uint32_t end = list_work(l, words, [&](std::size_t word) {
+      const std::uint32_t end = list_work(l, l.n.router_words_, [&](std::size_t word) {
         return std::exchange(l.va_now[word], 0) | std::exchange(l.sa_now[word], 0);
       });
       for (std::uint32_t i = 0; i < end; ++i) {
         if (l.far()) fetch_router(l, i, end);
         const std::uint32_t r = l.n.at_work_[i];
-        if (allocate<kPlain>(l, r)) l.sa_next[r >> 6U] |= bit64(r & 63U);
+        const auto& masks = l.records[r].masks;
+        bool next = false;
+        if (masks.va[l.even] != 0) next = allocate_heads<kPlain>(l, r);
+        if (masks.sa[l.even] != 0) next |= allocate_flits<kPlain>(l, r);
+        if (next) l.sa_next[r >> 6U] |= bit64(r & 63U);
       }
     } else {
-      for (std::size_t word = 0; word < words; ++word) {
-        std::uint64_t rest = l.va_now[word] | l.sa_now[word];
-        if (rest == 0) continue;
-        l.va_now[word] = l.sa_now[word] = 0;
-        std::uint64_t again = 0;
-        for (; rest != 0; rest &= rest - 1) {
-          if (allocate<kPlain>(l, static_cast<std::uint32_t>(word) * 64 + lowest(rest))) again |= rest & (0 - rest);
-        }
-        l.sa_next[word] |= again;
-      }
+      run_allocation(l, l.va_now,
+                     [&](std::uint32_t r) __attribute__((always_inline)) { return allocate_heads<kPlain>(l, r); });
+      run_allocation(l, l.sa_now,
+                     [&](std::uint32_t r) __attribute__((always_inline)) { return allocate_flits<kPlain>(l, r); });
     }
   }
 
