@@ -218,8 +218,7 @@ class FlitNetwork {
     std::uint8_t output_vc = kNone;  // bit of the last output VC allocated; iSLIP accepts from the next one on
     std::uint8_t port = 0;           // its own port and VC
     std::uint8_t vc = 0;
-    std::uint32_t lanes = 0;       // small routers: 1 << port | 256 << output, the ports that a flit occupies
-    std::uint32_t unused[2] = {};  // two of them fill a cache line
+    std::uint32_t lanes = 0;  // small routers: 1 << port | 256 << output, the ports that a flit occupies
     void send_to(std::uint32_t to) {
       output = static_cast<std::uint8_t>(to);
       lanes = (lanes & 255U) | 256U << (to & 7U);
