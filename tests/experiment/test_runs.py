@@ -283,7 +283,6 @@ def test_a_state_of_no_use_is_no_state(tmp_path: Path, monkeypatch: pytest.Monke
     assert metrics_json(again.metrics) == metrics_json(experiment.validate().metrics)
 
 
-
 @pytest.mark.parametrize("sampling", ["none", "{fraction: 0.5, seed: 4}"])
 def test_progress_ends_when_the_last_replay_does(sampling: str) -> None:
     seen: list[tuple[float, float, str]] = []
