@@ -32,7 +32,7 @@ void MemoryNode::find_span() {
   }
   if (sim::fault_from_environment() == sim::Fault::late_parting) least_slots_ = -1;
   span_bytes_ = static_cast<std::int64_t>(std::bit_floor(channel_bits)) * 2;
-  try_join(tick_);
+  try_join(0);
 }
 
 // At rest, after all that is due by `tick`.

@@ -57,7 +57,9 @@ Statistics Controller::statistics(std::int64_t tick) const {
 // An earliest tick at or before the origin is as good as the origin: whatever comes is issued later.
 bool Controller::canonical(const Origin& from, bool with_refresh, std::vector<std::int32_t>& out) const {
   const std::int32_t t = relative(from.tick);
-  const auto after = [t](std::int32_t at, std::int32_t reach = 0) { return std::max(at - t, -reach); };
+  const auto after = [t](std::int32_t at, std::int32_t reach = 0) {  // the two may lie further apart than 2^31
+    return static_cast<std::int32_t>(std::max(std::int64_t{at} - t, -std::int64_t{reach}));
+  };
   out.push_back(static_cast<std::int32_t>(from.tick & 1));  // the clock edge
   for (const std::int32_t at : bus_) out.push_back(after(at));
   const auto put_node = [&](const Node& n) {

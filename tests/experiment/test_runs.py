@@ -268,8 +268,11 @@ def test_a_state_of_no_use_is_no_state(tmp_path: Path, monkeypatch: pytest.Monke
         "quickstart", ["seeds=[1]", "workload.batches=2", "rungs=[link]", "analytic=[]", "policies=[static]"]
     )
 
-    def stop(now: int, total: int, note: str) -> None:
-        if now > 0:
+    seen: list[float] = []
+
+    def stop(done: float, total: float, note: str) -> None:
+        seen.append(done)
+        if len(seen) == 6:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
