@@ -96,4 +96,4 @@ def test_statistics_on_the_way_are_those_of_every_channel() -> None:
 @pytest.mark.faults
 def test_parting_too_late_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COSIM_FAULT", "late_parting")
-    assert differences(streamed(True, slots=16), streamed(False, slots=16)) != ()
+    assert differences(streamed(True, slots=8), streamed(False, slots=8)) != ()
