@@ -1,6 +1,7 @@
 // What a network shows: counters, latency terms, its laws, who waits for whom, and its whole state.
 #include <algorithm>
 #include <bit>
+#include <stdexcept>
 #include <utility>
 
 #include "noc/bits.hpp"
@@ -362,6 +363,9 @@ void FlitNetwork::visit(sim::Visitor& v) {
   v.vector(Kind::state, active_);
   v.vector(Kind::state, arrivals_end_);
   for (std::uint32_t slot = 0; slot <= arrivals_mask_; ++slot) {
+    if (arrivals_end_.size() != std::size_t{arrivals_mask_} + 1 || arrivals_count(slot) > arrivals_room_) {
+      throw std::runtime_error("saved state has more arrivals than this network has room for");
+    }
     v.array(Kind::state, arrivals_due_.data() + std::size_t{slot} * arrivals_room_, arrivals_count(slot));
   }
   for (auto& wakes : wakes_due_) v.vector(Kind::state, wakes);
