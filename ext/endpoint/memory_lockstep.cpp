@@ -54,8 +54,6 @@ void MemoryNode::try_join(std::int64_t tick) {
   stale_ = false;
   joined_tick_ = tick;
   leader_then_ = leader.statistics(tick);
-  std::fill(free_slots_.begin(), free_slots_.end(), config_.read_return_slots);
-  std::fill(more_slots_.begin(), more_slots_.end(), 0);
 }
 
 // Brings the other channels up to date.

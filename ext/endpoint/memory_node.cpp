@@ -339,9 +339,7 @@ void MemoryNode::collect(std::int64_t tick, Fs t) {
   for (std::size_t channel = 0; channel < controllers_.size(); ++channel) {
     for (const Leaving& each : leaving_together_) {
       const std::size_t lane = channel * static_cast<std::size_t>(pcs_) + static_cast<std::size_t>(each.pseudo_channel);
-      lanes_[lane].leaving += each.bursts;
-      send(each.tile, lane, each.bursts, t);
-      burst_gone(each.tile, each.bursts);
+      leave(each.tile, lane, each.bursts, t);
     }
   }
   leaving_together_.clear();
@@ -371,6 +369,10 @@ void MemoryNode::flush(std::int32_t slot, std::size_t lane, Fs t, bool partial) 
     leaving_together_.push_back({static_cast<std::int32_t>(lane), slot, bursts});
     return;
   }
+  leave(slot, lane, bursts, t);
+}
+
+void MemoryNode::leave(std::int32_t slot, std::size_t lane, std::int32_t bursts, Fs t) {
   lanes_[lane].leaving += bursts;
   send(slot, lane, bursts, t);
   burst_gone(slot, bursts);

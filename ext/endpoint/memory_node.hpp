@@ -156,6 +156,7 @@ class MemoryNode final : public sim::Node, private mem::RequestNames {
   bool ask_from(std::vector<std::int32_t>& tiles, std::size_t lane, std::int64_t tick);
   void collect(std::int64_t tick, sim::Fs t);
   void send(std::int32_t tile, std::size_t lane, std::int32_t bursts, sim::Fs t);
+  void leave(std::int32_t tile, std::size_t lane, std::int32_t bursts, sim::Fs t);
   void burst_gone(std::int32_t tile, std::int32_t bursts);
   // Those that are stepped.
   [[nodiscard]] std::size_t live_channels() const { return in_step_ ? 1 : controllers_.size(); }

@@ -74,14 +74,8 @@ Stop Engine::run(std::int64_t budget, bool drain) {
       for (const auto& node : nodes_) t = std::min(t, node->next_edge(now_));
     }
     active_.clear();
-    if (every_edge_) {
-      for (const std::int32_t i : order_) {
-        if (called(i, t)) active_.push_back(i);
-      }
-    } else {
-      for (const std::int32_t i : order_) {
-        if (next_[static_cast<std::size_t>(i)] == t) active_.push_back(i);
-      }
+    for (const std::int32_t i : order_) {
+      if (next_[static_cast<std::size_t>(i)] == t || (every_edge_ && at_edge(i, t))) active_.push_back(i);
     }
     if (!progresses()) deadlock();
     const bool graph_acts = next_[0] == t;
@@ -120,11 +114,10 @@ bool Engine::progresses() {
   return false;
 }
 
-bool Engine::called(std::int32_t i, Fs t) const {
-  const auto at = static_cast<std::size_t>(i);
-  if (next_[at] == t) return true;
-  if (!every_edge_ || t == now_) return false;  // once an instant; the task graph may follow in the same one
-  const Fs edge = nodes_[at]->next_edge(t - 1);
+// Whether a node that is called at every edge has one now.
+bool Engine::at_edge(std::int32_t i, Fs t) const {
+  if (t == now_) return false;  // once an instant; the task graph may follow in the same one
+  const Fs edge = nodes_[static_cast<std::size_t>(i)]->next_edge(t - 1);
   return edge == t || edge == kNever;
 }
 

@@ -107,7 +107,7 @@ class Engine final : public Mailroom, private Walked {
   void visit(Visitor& v);
   void visit_own(Visitor& v);
   [[nodiscard]] bool progresses();
-  [[nodiscard]] bool called(std::int32_t i, Fs t) const;
+  [[nodiscard]] bool at_edge(std::int32_t i, Fs t) const;
   void refresh(std::size_t i) { next_[i] = nodes_[i]->next_event(); }
 
   Fault fault_;

@@ -232,9 +232,8 @@ def test_a_run_goes_on_from_any_saved_state_to_the_same_bytes(tmp_path: Path, ru
             pd.testing.assert_frame_equal(resumed.frames[name], frame)
 
 
-def test_a_killed_unit_is_taken_up_where_its_last_state_was_saved(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def interrupted(units: Path, monkeypatch: pytest.MonkeyPatch) -> Experiment:
+    """A validation of one unit that was ended in its sixth layer, with a state saved after every layer."""
     import cosim.run.store as store
 
     monkeypatch.setattr(store, "_SECONDS_BETWEEN_STATES", 0.0)
@@ -249,7 +248,14 @@ def test_a_killed_unit_is_taken_up_where_its_last_state_was_saved(
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        experiment.validate(units=tmp_path, progress=stop)
+        experiment.validate(units=units, progress=stop)
+    return experiment
+
+
+def test_a_killed_unit_is_taken_up_where_its_last_state_was_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    experiment = interrupted(tmp_path, monkeypatch)
     assert [path.suffix for path in tmp_path.iterdir()] == [".state"]
     done: list[float] = []
     resumed = experiment.validate(units=tmp_path, progress=lambda now, total, note: done.append(now))
@@ -261,22 +267,8 @@ def test_a_killed_unit_is_taken_up_where_its_last_state_was_saved(
 @pytest.mark.parametrize("spoilt", ["garbage", "another version's"])
 def test_a_state_of_no_use_is_no_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spoilt: str) -> None:
     import cosim.run.checkpoint as checkpoint
-    import cosim.run.store as store
 
-    monkeypatch.setattr(store, "_SECONDS_BETWEEN_STATES", 0.0)
-    experiment = Experiment.load(
-        "quickstart", ["seeds=[1]", "workload.batches=2", "rungs=[link]", "analytic=[]", "policies=[static]"]
-    )
-
-    seen: list[float] = []
-
-    def stop(done: float, total: float, note: str) -> None:
-        seen.append(done)
-        if len(seen) == 6:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        experiment.validate(units=tmp_path, progress=stop)
+    experiment = interrupted(tmp_path, monkeypatch)
     (state,) = tmp_path.glob("*.state")
     if spoilt == "garbage":
         state.write_bytes(b"not a state")
