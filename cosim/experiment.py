@@ -51,8 +51,11 @@ class Run:
         experts: per (layer, expert, endpoint): groups, tokens, time in three stages.
         tenants: per (batch, layer, tenant): tokens, time, bytes of copies, refusals; see
             :class:`cosim.run.tenant_results.TenantRow`; empty where nobody shares the system.
+        incidents: per injected fault and step of a hot upgrade: when, of which expert, with how many token groups in
+            flight; see :class:`cosim.run.incidents.Incident`; empty where no ``faults`` are given.
         decisions: per seed, the decisions taken; see :class:`cosim.run.recording.DecisionRecord`.
-        figures: exact counts per seed: flit_hops, dram_read_bytes ...
+        figures: exact counts per seed: flit_hops, dram_read_bytes ...; with ``faults`` also checked_reads, how often
+            a replica in use was held against what its region of memory holds.
         skipped: per seed, what exact skipping did; figures and frames hold what is skipped all the same.
     """
 
@@ -65,6 +68,7 @@ class Run:
     chiplets: pd.DataFrame
     experts: pd.DataFrame
     tenants: pd.DataFrame
+    incidents: pd.DataFrame
     decisions: Mapping[int, DecisionRecord]
     figures: Mapping[int, Mapping[str, int]]
     skipped: Mapping[int, SkipReport]

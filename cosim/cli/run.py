@@ -33,11 +33,13 @@ def run(
 ) -> None:
     """Simulate an experiment without claims: stage times of every layer, bytes, flit-hops.
 
-    With --out the frames layers, groups, links, banks, chiplets, experts and tenants are written there as Parquet.
+    With --out the frames layers, groups, links, banks, chiplets, experts, tenants and incidents are
+    written there as Parquet.
     """
     from cosim.experiment import Experiment
     from cosim.report.progress import RunProgress
     from cosim.run.summary import run_summary
+    from cosim.run.unit import FRAME_NAMES
 
     loaded = Experiment.load(experiment, overrides)
     chosen = policy if policy is not None else loaded.spec.policies[0].title
@@ -55,7 +57,7 @@ def run(
         from cosim.report.timeline import trace_json_gz
 
         with RunDirectory(out, loaded.resolved) as directory:
-            for name in ("layers", "groups", "links", "banks", "chiplets", "experts", "tenants"):
+            for name in FRAME_NAMES:
                 frame = getattr(result, name)
                 if len(frame):
                     frame.to_parquet(directory.path / f"{name}.parquet", index=False)

@@ -302,18 +302,26 @@ class FaultsSpec(Spec):
     """Faults injected into the management of replicas; ``seed`` chooses which.
 
     prefetch: share of prefetches that fail. interruption: of copies that end before their last byte. checksum: of
-    copies that arrive harmed.
+    copies that arrive harmed. upgrade: of layers of a batch in which a next version of an expert begins to be written,
+    beside the one that tokens are reading; interruption and checksum befall it too. rollback: of the published versions
+    that are taken back, where the others are confirmed, each ``trial_batches`` after it was published.
     """
 
     prefetch: Share = 0.0
     interruption: Share = 0.0
     checksum: Share = 0.0
+    upgrade: Share = 0.0
+    rollback: Share = 0.0
+    trial_batches: Positive = 1
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 1
 
     def problems(self) -> Iterator[Problem]:
         if self.interruption + self.checksum > 1:
             shown = f"{self.interruption + self.checksum:g}"
             yield Problem((), "interruption and checksum of at most 1 together", shown)
+        for key, unset in (("rollback", 0), ("trial_batches", 1)):
+            if getattr(self, key) != unset and not self.upgrade:
+                yield Problem((key,), "a share `upgrade` above 0, of which it speaks", "upgrade: 0")
 
 
 class TenantSpec(Spec):

@@ -33,6 +33,8 @@ __all__ = [
     "Revoke",
     "RoutedAction",
     "RoutedEvent",
+    "Upgrade",
+    "UpgradeStep",
     "WindowState",
 ]
 
@@ -131,6 +133,26 @@ class PreBroadcast:
     layer: int
     expert: int
     chunk_bytes: int = 0
+
+
+class UpgradeStep(Enum):
+    """A step in which an expert's weights are replaced by a next version."""
+
+    stage = "stage"  # the next version begins to be written, beside every replica
+    publish = "publish"  # it is the one that tokens are sent to, at all replicas at once
+    drop = "drop"  # it was harmed or not written to its end: it is given up
+    confirm = "confirm"  # the version before it is given up
+    roll_back = "roll_back"  # the version before it is published again
+
+
+@dataclass(frozen=True)
+class Upgrade:
+    """One step of an expert's upgrade; no policy asks for it. ``replicas``, of a first step: which get a successor."""
+
+    step: UpgradeStep
+    layer: int
+    expert: int
+    replicas: tuple[int, ...] = ()
 
 
 RoutedAction: TypeAlias = "Prefetch | Revoke | PreBroadcast | ResidencyAction"

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from cosim.policy.tenants import TenantLedger
     from cosim.system import System
 
-__all__ = ["BroadcastOrder", "CopyOrder", "RegionAllocator", "Residency", "ScrubOrder"]
+__all__ = ["BroadcastOrder", "CopyOrder", "RegionAllocator", "Residency", "WriteOrder"]
 
 _LAYER, _EXPERT, _VERSION, _TIER, _MEMORY, _ADDRESS = (
     list(DIRECTORY.names or ()).index(name) for name in ("layer", "expert", "version", "tier", "memory", "address")
@@ -122,8 +122,12 @@ class BroadcastOrder:
 
 
 @dataclass(frozen=True)
-class ScrubOrder:
-    """A region that is free and must be written over before anybody gets it; then :meth:`Residency.scrubbed`."""
+class WriteOrder:
+    """A region that its memory must write.
+
+    Scrubbed, it is free and must be written over before anybody gets it: then :meth:`Residency.scrubbed`. Staged, it
+    gets a replica's next version: then :meth:`Residency.written`.
+    """
 
     replica: int
     memory: int
@@ -187,8 +191,8 @@ class Residency:
         }
         self.tenants = tenants
         self._scrub = scrub
-        self._released: list[ScrubOrder] = []  # not yet asked for
-        self._scrubbing: dict[int, tuple[int, ScrubOrder]] = {}  # by replica, with its tier
+        self._released: list[WriteOrder] = []  # not yet asked for
+        self._scrubbing: dict[int, tuple[int, WriteOrder]] = {}  # by replica, with its tier
         self._next = 0
         self._rows: dict[int, npt.NDArray[np.void]] = {}
         self._homes: set[int] = set()
@@ -197,9 +201,9 @@ class Residency:
         self._leaving: set[int] = set()  # to be released once published
         self._recorded = False
         self._store = WeightStore()
-        self._retired: dict[
-            tuple[int, int], tuple[int, ...]
-        ] = {}  # old replicas of an expert, until they are confirmed
+        # old replicas of an expert, until its next version is confirmed
+        self._retired: dict[tuple[int, int], tuple[int, ...]] = {}
+        self._writing: set[int] = set()  # staged replicas whose weights are not there yet
         self._staged: dict[tuple[int, int], list[int]] = {}  # replicas of the next version, until they are published
         self.checked_reads = 0
         self._directory: Directory | None = None
@@ -439,9 +443,17 @@ class Residency:
         draining: npt.NDArray[np.void],
         pending: Sequence[CopyOrder],
         leaving: Sequence[int] = (),
-        scrubbing: Sequence[tuple[int, ScrubOrder]] = (),
+        scrubbing: Sequence[tuple[int, WriteOrder]] = (),
+        staged: Mapping[tuple[int, int], Sequence[int]] | None = None,
+        retired: Mapping[tuple[int, int], Sequence[int]] | None = None,
+        writing: Iterable[int] = (),
+        harmed: Mapping[int, bool] | None = None,
     ) -> None:
-        """Puts the keeper into a saved state; regions are restored by their allocators."""
+        """Puts the keeper into a saved state; regions are restored by their allocators.
+
+        Args:
+            harmed: staged replicas that were not written soundly: whether to their end.
+        """
         self._next = next_identity
         self._rows = {int(row["replica"]): np.array(row, dtype=DIRECTORY) for row in published}
         self._draining = {int(row["replica"]): np.array(row, dtype=DIRECTORY) for row in draining}
@@ -449,9 +461,20 @@ class Residency:
         self._leaving = set(leaving)
         self._scrubbing = {order.replica: (tier, order) for tier, order in scrubbing}
         self._directory = None
+        self._staged = {key: list(group) for key, group in (staged or {}).items()}
+        self._retired = {key: tuple(group) for key, group in (retired or {}).items()}
+        self._writing = set(writing)
         self._store = WeightStore()
+        unsound = harmed or {}
         for row in (*self._rows.values(), *self._draining.values()):
-            self._store.hold(_region(row), *(int(row[name]) for name in ("layer", "expert", "version")))
+            key = (int(row["layer"]), int(row["expert"]), int(row["version"]))
+            replica = int(row["replica"])
+            if replica not in self._writing and replica not in unsound:
+                self._store.hold(_region(row), *key)
+                continue
+            self._store.begin(_region(row), *key)
+            if unsound.get(replica):
+                self._store.end(_region(row), intact=False)
         for order in pending:
             row = self._row_of(order.replica, order)
             self._store.begin(_region(row), order.action.layer, order.action.expert, int(row["version"]))
@@ -489,13 +512,18 @@ class Residency:
         """Checks the wishes in order; returns the copies to make and the outcome of each wish so far.
 
         ``recorded`` wishes were legal where they were recorded, when copies may have ended and regions drained at other
-        times: budget, ages and the updates of a window are not checked again, a replica whose copy is under way leaves
-        when it is published, and every promotion takes an identity, so that identities mean the same.
+        times: budget, ages, the updates of a window, and what is still under way here are not checked again, a replica
+        whose copy is under way leaves when it is published, and every promotion takes an identity, so that identities
+        mean the same.
         """
         self._recorded = recorded
         orders: list[CopyOrder] = []
         outcomes: list[Outcome] = []
         for action in actions:
+            key = (action.layer, action.expert)
+            if not recorded and action.kind is not ActionKind.retain and self.upgrading(*key):
+                outcomes.append(Outcome(action, "refused", "an upgrade of its expert is under way"))
+                continue
             updates = sum(one.status != "refused" and one.action.kind is not ActionKind.retain for one in outcomes)  # type: ignore[union-attr]
             if not recorded and action.kind is not ActionKind.retain and 0 < self._updates <= updates:
                 outcomes.append(Outcome(action, "refused", f"at most {self._updates} updates in a window"))
@@ -523,7 +551,7 @@ class Residency:
         coming = [
             order
             for order in self._pending.values()
-            if _same_wish(order.action, action) and order.replica not in self._leaving
+            if _same_wish(order.action, action) and order.replica not in self._leaving and not self._recorded
         ]
         if not published:
             return f"expert {action.expert} of layer {action.layer} has no replica to copy"
@@ -533,7 +561,7 @@ class Residency:
             order.action.chiplet == action.chiplet for order in coming
         ):
             return f"endpoint {action.chiplet} has a replica of it already"
-        if len(published) + len(coming) >= self._max_replicas:
+        if len(published) + len(coming) >= self._max_replicas and not self._recorded:
             return f"it has {len(published) + len(coming)} replicas, of at most {self._max_replicas}"
         held = self._held_bytes()
         if held + self._expert_bytes > self._budget_bytes and not self._recorded:
@@ -554,6 +582,8 @@ class Residency:
         checked again and the identities are taken in any case.
         """
         self._recorded = recorded
+        if not recorded and self.upgrading(action.layer, action.expert):
+            return "an upgrade of its expert is under way"
         held = [row for row in self._rows.values() if _same_key(row, action.layer, action.expert)]
         if not held:
             return f"expert {action.expert} of layer {action.layer} has no replica to copy"
@@ -686,8 +716,12 @@ class Residency:
         self._store.end(region, intact=intact)
         if not self._store.verified(region):
             return self._drop(replica, "its checksum is wrong")
-        if self._store.regions[region].version != int(row["version"]):
-            return self._drop(replica, "a newer version has been published meanwhile")
+        version = self._store.regions[region].version
+        retired = self._retired.get((order.action.layer, order.action.expert), ())
+        if version != int(row["version"]) and replica not in retired:
+            return self._drop(replica, "another version has been published meanwhile")
+        if replica in retired:
+            return self._retire_late(order, row, version)
         del self._pending[replica]
         self._rows[replica] = row
         self._free_source(order)
@@ -697,6 +731,20 @@ class Residency:
             self._leaving.remove(replica)
             self._release(replica)
         self._directory = None
+        return Outcome(order.action, "done")
+
+    def _retire_late(self, order: CopyOrder, row: npt.NDArray[np.void], version: int) -> Outcome:
+        """A copy of a version that is no longer the published one, but may be returned to."""
+        key = (order.action.layer, order.action.expert)
+        row["version"] = version
+        del self._pending[order.replica]
+        self._draining[order.replica] = row
+        self._free_source(order)
+        gone = [order.replaces] if order.replaces in self._retired[key] else []
+        gone += [order.replica] if order.replica in self._leaving else []
+        self._leaving.discard(order.replica)
+        self._retired[key] = tuple(replica for replica in self._retired[key] if replica not in gone)
+        self._reclaim_drained(gone)
         return Outcome(order.action, "done")
 
     def interrupt(self, replica: int) -> Outcome:
@@ -724,60 +772,99 @@ class Residency:
 
     # -- versions
 
-    def stage(self, layer: int, expert: int, *, intact: bool = True) -> str:
-        """Writes the next version of an expert beside every replica of it; why not, where there is no room.
+    def stage(self, layer: int, expert: int, *, replicas: Sequence[int] | None = None) -> tuple[WriteOrder, ...] | str:
+        """Takes room for the next version of an expert beside every replica; why not, where there is none.
 
-        Tokens go on with the published version until :meth:`upgrade`.
+        The writes that it returns must now be made, then :meth:`written` says how each of them ended. Tokens go on with
+        the published version until :meth:`upgrade`; until :meth:`confirm` or :meth:`roll_back` nobody copies or moves
+        a replica of the expert.
+
+        Args:
+            replicas: as recorded; of these the copy may still be under way.
         """
         key = (layer, expert)
-        if key in self._staged or key in self._retired:
+        if self.upgrading(layer, expert):
             return "an upgrade of it is under way"
-        staged: list[int] = []
-        for row in [row for row in self._rows.values() if (int(row["layer"]), int(row["expert"])) == key]:
-            allocator = self._allocators[int(row["tier"]), int(row["memory"])]
-            address = allocator.take(int(row["bytes"]))
+        if replicas is None:
+            replicas = self.replicas_of(*key)
+        orders: list[WriteOrder] = []
+        first = self._next
+        for replica in replicas:
+            row = self._rows[replica] if replica in self._rows else self._row_of(replica, self._pending[replica])
+            memory, size = int(row["memory"]), int(row["bytes"])
+            address = self._allocators[int(row["tier"]), memory].take(size)
             if address is None:
-                self._unstage(staged)
-                return f"no room for its next version at endpoint {int(row['memory'])}"
+                for order in orders:
+                    self._free(self._draining.pop(order.replica), written=False)
+                self._next = first
+                return f"no room for its next version at endpoint {memory}"
             new = row.copy()
             new["replica"], new["address"], new["version"] = self._next, address, int(row["version"]) + 1
-            new["part_of"] = self._next + int(row["part_of"]) - int(row["replica"])
-            new["in_flight"] = new["age_windows"] = 0
+            new["part_of"] = self._next + int(row["part_of"]) - replica
+            new["in_flight"], new["age_windows"] = 1, 0  # in use by what writes it
             self._store.begin(_region(new), layer, expert, int(new["version"]))
-            self._store.end(_region(new), intact=intact)
             self._draining[self._next] = new
-            staged.append(self._next)
+            orders.append(WriteOrder(self._next, memory, address, size))
             self._next += 1
-        self._staged[key] = staged
-        return ""
+        self._staged[key] = [order.replica for order in orders]
+        self._writing.update(self._staged[key])
+        return tuple(orders)
 
-    def upgrade(self, layer: int, expert: int) -> str:
+    def written(self, replica: int, *, whole: bool = True, intact: bool = True) -> None:
+        """The write of a staged replica has ended: with its last byte, unless not ``whole``, and unharmed or not."""
+        if whole:
+            self._store.end(_region(self.row(replica)), intact=intact)
+        self._writing.remove(replica)
+        self.use([replica], -1)
+
+    def staged_problem(self, layer: int, expert: int) -> str | None:
+        """Why the staged version must be dropped; empty if it may be published, ``None`` while it is being written."""
+        staged = self._staged[layer, expert]
+        if any(replica in self._writing for replica in staged):
+            return None
+        stored = [self._store.regions[_region(self._draining[replica])] for replica in staged]
+        if not all(one.whole for one in stored):
+            return "its next version was not written to its end"
+        return "" if all(one.intact for one in stored) else "a checksum of its next version is wrong"
+
+    def upgrade(self, layer: int, expert: int, *, recorded: bool = False) -> str:
         """Publishes the staged version, all replicas at once, if every checksum holds; why not otherwise.
 
         The replicas of the old version leave the directory. They stay in memory for the tokens in flight, and for
         :meth:`roll_back` until :meth:`confirm`.
+
+        Args:
+            recorded: it was written and found sound where it was recorded; token groups wait for what is not written
+                yet. Copies of the old version that are under way end as such.
         """
         key = (layer, expert)
-        staged = self._staged.get(key)
-        if staged is None:
+        if key not in self._staged:
             return "nothing is staged"
-        if not all(self._store.verified(_region(self._draining[identity])) for identity in staged):
-            self._unstage(staged)
-            del self._staged[key]
-            return "a checksum of its next version is wrong"
-        old = tuple(i for i, row in self._rows.items() if (int(row["layer"]), int(row["expert"])) == key)
+        if not recorded:
+            problem = self.staged_problem(layer, expert)
+            if problem is None:
+                return "its next version is being written"
+            if problem:
+                self.drop_staged(layer, expert)
+                return problem
+        staged = self._staged.pop(key)
+        old = self.replicas_of(*key)
         self._swap(old, staged)
-        self._retired[key] = old
-        del self._staged[key]
+        pending = tuple(replica for replica, order in self._pending.items() if _same_key_of(order, *key))
+        self._retired[key] = (*old, *(pending if recorded else ()))
         return ""
+
+    def drop_staged(self, layer: int, expert: int) -> None:
+        """Gives the staged version up: its regions come back, those that are still written when that has ended."""
+        self._reclaim_drained(self._staged.pop((layer, expert)))
 
     def roll_back(self, layer: int, expert: int) -> str:
         """Returns to the version before the last upgrade; why not, where that has been confirmed."""
         old = self._retired.pop((layer, expert), None)
         if old is None:
             return "no version to go back to"
-        new = tuple(i for i, row in self._rows.items() if (int(row["layer"]), int(row["expert"])) == (layer, expert))
-        self._swap(new, old)
+        new = self.replicas_of(layer, expert)
+        self._swap(new, [replica for replica in old if replica not in self._pending])
         self._reclaim_drained(new)
         return ""
 
@@ -786,23 +873,54 @@ class Residency:
         old = self._retired.pop((layer, expert), None)
         if old is None:
             return "no version to give up"
-        self._reclaim_drained(old)
+        self._reclaim_drained([replica for replica in old if replica not in self._pending])
         return ""
+
+    def upgrading(self, layer: int, expert: int) -> bool:
+        """Whether a next version of an expert is staged, or published and not yet confirmed."""
+        return (layer, expert) in self._staged or (layer, expert) in self._retired
+
+    def upgrades(self) -> tuple[Mapping[tuple[int, int], Sequence[int]], Mapping[tuple[int, int], Sequence[int]]]:
+        """Replicas that are staged and those that may be returned to, by layer and expert."""
+        return self._staged, self._retired
+
+    @property
+    def writing(self) -> set[int]:
+        """Replicas of next versions whose weights are being written."""
+        return self._writing
+
+    @property
+    def harmed(self) -> dict[int, bool]:
+        """Staged replicas whose write has ended unsoundly: whether with its last byte."""
+        regions = {
+            replica: self._store.regions[_region(self._draining[replica])]
+            for group in self._staged.values()
+            for replica in group
+            if replica not in self._writing
+        }
+        return {replica: one.whole for replica, one in regions.items() if not (one.whole and one.intact)}
+
+    def replicas_of(self, layer: int, expert: int) -> tuple[int, ...]:
+        """Published replicas of an expert, each part of one that is split."""
+        return tuple(identity for identity, row in self._rows.items() if _same_key(row, layer, expert))
+
+    def row(self, replica: int) -> npt.NDArray[np.void]:
+        """Directory row of a replica, published or not, that has its region."""
+        return self._rows[replica] if replica in self._rows else self._draining[replica]
 
     def _swap(self, leaving: Sequence[int], coming: Sequence[int]) -> None:
         for identity in leaving:
             self._draining[identity] = self._rows.pop(identity)
         for identity in coming:
             self._rows[identity] = self._draining.pop(identity)
+        if self.tenants is not None:
+            for old, new in zip(leaving, coming, strict=False):  # a copy that a replay still makes has no successor yet
+                self.tenants.move(old, new)
         if self._homes & set(leaving):
-            homes = min(coming)
+            first = self._rows[min(coming)]["part_of"]
             self._homes -= set(leaving)
-            self._homes.add(homes)
+            self._homes |= {identity for identity in coming if self._rows[identity]["part_of"] == first}
         self._directory = None
-
-    def _unstage(self, staged: Sequence[int]) -> None:
-        for identity in staged:
-            self._reclaim(identity)
 
     def _reclaim_drained(self, identities: Sequence[int]) -> None:
         for identity in identities:
@@ -851,12 +969,12 @@ class Residency:
             ("part_of", replica),
             ("neurons", self._neurons),
             ("executes_at", self._executes_at(action.chiplet, order.to_memory)),
-            ("version", self._version(action.layer, action.expert)),
+            ("version", self.version(action.layer, action.expert)),
         ):
             row[name] = value
         return row
 
-    def _version(self, layer: int, expert: int) -> int:
+    def version(self, layer: int, expert: int) -> int:
         """The published version of an expert."""
         return max(int(row["version"]) for row in self._rows.values() if _same_key(row, layer, expert))
 
@@ -886,7 +1004,7 @@ class Residency:
         """Nobody reads a region any more: it comes back, at once or, if anything is there, when it is written over."""
         self._store.erase(_region(row))
         replica, memory, address, size = (int(row[name]) for name in ("replica", "memory", "address", "bytes"))
-        order = ScrubOrder(replica, memory, address, size)
+        order = WriteOrder(replica, memory, address, size)
         self._scrubbing[replica] = (int(row["tier"]), order)
         if self._scrub and written:
             self._released.append(order)
@@ -901,11 +1019,11 @@ class Residency:
         return self._scrub
 
     @property
-    def scrubbing(self) -> Mapping[int, tuple[int, ScrubOrder]]:
+    def scrubbing(self) -> Mapping[int, tuple[int, WriteOrder]]:
         """Regions that are to be written over, or are under way, with their tiers, by the replica that was there."""
         return self._scrubbing
 
-    def take_scrubs(self) -> list[ScrubOrder]:
+    def take_scrubs(self) -> list[WriteOrder]:
         """Regions to write over, each once."""
         taken, self._released = self._released, []
         return taken

@@ -183,7 +183,22 @@ TENANTS = FrameSpec(
         ("refused_prefetches", "count"),
     ),
 )
-FRAMES = (METRICS, LAYERS, LINKS, BANKS, CHIPLETS, EXPERTS, TENANTS, POINTS)
+INCIDENTS = FrameSpec(
+    "incidents",
+    (*_RUN, ("number", "count")),
+    (
+        ("time_fs", "count"),
+        ("batch", "count"),
+        ("layer", "count"),
+        ("expert", "count"),
+        ("incident", "text"),
+        ("replicas", "count"),
+        ("version", "count"),
+        ("groups_in_flight", "count"),
+        ("tokens_in_flight", "count"),
+    ),
+)
+FRAMES = (METRICS, LAYERS, LINKS, BANKS, CHIPLETS, EXPERTS, TENANTS, INCIDENTS, POINTS)
 
 
 @dataclass(frozen=True)
@@ -396,6 +411,7 @@ class RunContents:
     chiplets: pd.DataFrame = field(default_factory=lambda: empty(CHIPLETS))
     experts: pd.DataFrame = field(default_factory=lambda: empty(EXPERTS))
     tenants: pd.DataFrame = field(default_factory=lambda: empty(TENANTS))
+    incidents: pd.DataFrame = field(default_factory=lambda: empty(INCIDENTS))
     points: pd.DataFrame = field(default_factory=lambda: empty(POINTS))
     claims: Sequence[Mapping[str, Any]] = ()
     skipping: Mapping[str, str] = field(default_factory=dict)

@@ -26,10 +26,13 @@ from cosim.policy.base import (
     ResidencyAction,
     Revoke,
     RoutedAction,
+    Upgrade,
+    UpgradeStep,
 )
 from cosim.policy.directory import DIRECTORY
-from cosim.policy.residency import CopyOrder, ScrubOrder
+from cosim.policy.residency import CopyOrder, WriteOrder
 from cosim.run.domains import DomainCounts
+from cosim.run.incidents import Incident
 from cosim.run.loop import LayerResult, LivePrefetch
 from cosim.run.recording import DecisionRecord, LayerDecision
 from cosim.run.tenant_results import TenantRow
@@ -43,7 +46,7 @@ if TYPE_CHECKING:
 
 __all__ = ["UnusableStateError", "load_state", "record_from_json", "record_to_json", "save_state"]
 
-_SCHEMA = 7
+_SCHEMA = 8
 
 
 def save_state(loop: RunLoop) -> bytes:
@@ -65,6 +68,8 @@ def save_state(loop: RunLoop) -> bytes:
         "counted": loop.counted,
         "copies": list(loop.copies.items()),
         "kinds": list(loop.kinds.items()),
+        "trials": [[*key, batch] for key, batch in loop.trials.items()],
+        "incidents": [asdict(incident) for incident in loop.incidents],
         "residency": _residency_to_json(loop.residency),
         "policy": loop.policy.save(),
         "record": record_to_json(loop.record),
@@ -145,6 +150,8 @@ def load_state(loop: RunLoop, data: bytes) -> None:
     loop.counted = facts["counted"]
     loop.copies = {int(replica): int(task) for replica, task in facts["copies"]}
     loop.kinds = {int(task): str(kind) for task, kind in facts["kinds"]}
+    loop.trials = {(int(layer), int(expert)): int(batch) for layer, expert, batch in facts["trials"]}
+    loop.incidents = [Incident(**incident) for incident in facts["incidents"]]
     loop.demand = arrays["demand"]
     loop.policy.load(facts["policy"])
     loop.record = record_from_json(facts["record"])
@@ -185,6 +192,10 @@ def _residency_to_json(residency: Residency) -> dict[str, Any]:
         "next": residency.next_identity,
         "pending": pending,
         "leaving": residency.leaving,
+        "upgrades": [[[*key, list(group)] for key, group in groups.items()] for groups in residency.upgrades()],
+        "writing": sorted(residency.writing),
+        "harmed": list(residency.harmed.items()),
+        "checked_reads": residency.checked_reads,
         "scrubbing": [[tier, asdict(order)] for tier, order in residency.scrubbing.values()],
         "tenants": None if residency.tenants is None else residency.tenants.state(),
         "regions": regions,
@@ -198,8 +209,23 @@ def _residency_from_json(
     draining: npt.NDArray[np.void],
 ) -> None:
     orders = [CopyOrder(**{**order, "action": _action_from_json(order["action"])}) for order in data["pending"]]
-    scrubbing = [(int(tier), ScrubOrder(**order)) for tier, order in data["scrubbing"]]
-    residency.restore(data["next"], published, draining, orders, data["leaving"], scrubbing)
+    scrubbing = [(int(tier), WriteOrder(**order)) for tier, order in data["scrubbing"]]
+    staged, retired = (
+        {(int(layer), int(expert)): group for layer, expert, group in groups} for groups in data["upgrades"]
+    )
+    residency.restore(
+        data["next"],
+        published,
+        draining,
+        orders,
+        data["leaving"],
+        scrubbing,
+        staged,
+        retired,
+        data["writing"],
+        {int(replica): bool(whole) for replica, whole in data["harmed"]},
+    )
+    residency.checked_reads = data["checked_reads"]
     if residency.tenants is not None:
         residency.tenants.restore(data["tenants"])
     for key, free, used in data["regions"]:
@@ -222,6 +248,7 @@ def record_to_json(record: DecisionRecord) -> dict[str, Any]:
                 None if decision.ids is None else decision.ids.tolist(),
                 None if decision.chiplets is None else decision.chiplets.tolist(),
                 decision.throttled,
+                [{**asdict(one), "step": one.step.value} for one in decision.upgrades],
             ]
             for (batch, layer), decision in record.layers.items()
         ],
@@ -232,7 +259,7 @@ def record_to_json(record: DecisionRecord) -> dict[str, Any]:
 def record_from_json(data: Mapping[str, Any]) -> DecisionRecord:
     """What :func:`record_to_json` wrote."""
     record = DecisionRecord()
-    for batch, layer, actions, replicas, cost, ids, chiplets, throttled in data["layers"]:
+    for batch, layer, actions, replicas, cost, ids, chiplets, throttled, upgrades in data["layers"]:
         decision = LayerDecision(
             tuple(_action_from_json(a) for a in actions),
             np.array(replicas, dtype=np.int32),
@@ -240,6 +267,10 @@ def record_from_json(data: Mapping[str, Any]) -> DecisionRecord:
             None if ids is None else np.array(ids, dtype=np.int32),
             None if chiplets is None else np.array(chiplets, dtype=np.int32),
             throttled,
+            tuple(
+                Upgrade(UpgradeStep(one["step"]), one["layer"], one["expert"], tuple(one["replicas"]))
+                for one in upgrades
+            ),
         )
         record.add(batch, layer, decision)
     for window, actions in data["windows"]:

@@ -23,6 +23,8 @@ from cosim.policy.base import (
     Revoke,
     RoutedAction,
     RoutedEvent,
+    Upgrade,
+    UpgradeStep,
     WindowState,
 )
 from cosim.policy.delivery import Delivery
@@ -33,6 +35,7 @@ from cosim.run.counterfactual import Counterfactual, WhatIf
 from cosim.run.domains import DomainCounts, domain_counts
 from cosim.run.energy import energy_joules
 from cosim.run.fault_plan import FaultPlan
+from cosim.run.incidents import INCIDENT_OF_STEP, Incident
 from cosim.run.machine import COMPUTE, DECISION, FETCH, REVOKE, Machine, single_task
 from cosim.run.power_cap import PowerCap
 from cosim.run.pressure import PressureMeter
@@ -59,6 +62,7 @@ from cosim.workload.stages import STAGES, group_stages
 if TYPE_CHECKING:
     from cosim.config.schema_experiment import FullModelSpec
     from cosim.config.schema_model import ModelSpec
+    from cosim.policy.residency import WriteOrder
 
 __all__ = ["LayerResult", "LoopInputs", "PolicyError", "RunLoop"]
 
@@ -77,6 +81,8 @@ READ_BYTES = "read_"
 """Before the name of a kind of memory, where the system has several: what they read."""
 SCRUB_BYTES = "scrub"
 """Where regions are scrubbed before they are given to others: what is written over them."""
+UPGRADE_BYTES = "upgrade"
+"""Where experts are upgraded while the system runs: what is written of their next versions."""
 OVER_LINKS_BYTES = "over_links"
 """Bytes times the links that they crossed; with headers and padding where there are flits."""
 
@@ -198,10 +204,13 @@ class RunLoop:
         self.prefetches: dict[int, LivePrefetch] = {}
         stacked = (NEAR_MEMORY_BYTES,) if self.machine.system.near_memories else ()
         scrubbed = (SCRUB_BYTES,) if self.residency.scrubs else ()
-        self.moved = dict.fromkeys((*TRAFFIC, *stacked, *scrubbed), 0)
+        upgraded = (UPGRADE_BYTES,) if self.faults is not None and self.faults.upgrades else ()
+        self.moved = dict.fromkeys((*TRAFFIC, *stacked, *scrubbed, *upgraded), 0)
         self.counted = dict.fromkeys(self._counted(), 0)  # at the end of the layer before
         self.delivery = Delivery.on(self.machine.system, self.policy.delivery, f"policies.{self.policy.name}.delivery")
-        self.copies: dict[int, int] = {}  # replica → engine task with which its copy ends
+        self.copies: dict[int, int] = {}  # replica → engine task with which its copy, or its first write, ends
+        self.trials: dict[tuple[int, int], int] = {}  # (layer, expert) → batch in which its next version was published
+        self.incidents: list[Incident] = []
         self.kinds: dict[int, str] = {}  # engine task → class its bytes count for
         self.next_prefetch = 0
         self.meter = PressureMeter(self.machine)
@@ -267,6 +276,8 @@ class RunLoop:
                     self._published(copy.replica)
             elif isinstance(action, ResidencyAction):
                 self._migrate([action], self.machine.now_fs)
+        for step in decided.upgrades:
+            self._take_step(step, batch, None, self.machine.now_fs)
         self.record.add(batch, layer, decided)
 
     def _layer(self, batch: int, layer: int, following: tuple[int, int]) -> LayerResult:
@@ -384,13 +395,15 @@ class RunLoop:
             multicast=multicast,
         )
         base = machine.engine.submit(tasks.columns, tasks.before, tasks.after, effective)
-        in_use = [int(replica) for replica in np.unique(replicas["replica"]) if int(replica) not in (waits or {})]
-        self.residency.check_reads(in_use)
+        used_here = np.unique(replicas["replica"]).tolist()
+        in_use = [replica for replica in used_here if replica not in self.residency.pending]
+        self.residency.check_reads([replica for replica in used_here if replica not in (waits or {})])
         self.residency.use(in_use, 1)
         taken = self._apply(actions, following[0], effective)
-        self.record.add(batch, layer, LayerDecision(taken, served_by, cost, chosen, helped, throttled))
+        steps = self._upgrade(batch, layer, groups, replicas, decided, effective)
+        self.record.add(batch, layer, LayerDecision(taken, served_by, cost, chosen, helped, throttled, steps))
         records = self._run_to_end_of_layer(base, tasks)
-        self.residency.check_reads(np.unique(replicas["replica"]).tolist())
+        self.residency.check_reads(used_here)
         self.residency.use(in_use, -1)
         self._write_over()
 
@@ -674,6 +687,7 @@ class RunLoop:
         if row is None:
             return f"endpoint {action.chiplet} has no replica of expert {action.expert} in layer {action.layer}"
         if self.faults is not None and self.faults.of_prefetch(batch, action):
+            self._note("prefetch_failed", action.layer, action.expert)
             return "it failed"
         replica = int(directory.rows["replica"][row])
         if any(live.replica == replica for live in self.prefetches.values()):
@@ -781,9 +795,11 @@ class RunLoop:
         return taken
 
     def _copied_or_written(self, replica: int) -> None:
-        """A copy is complete, or the region that one left behind is written over."""
+        """A copy is complete, a next version written, or the region that a replica left behind written over."""
         if replica in self.residency.scrubbing:
             self.residency.scrubbed(replica)
+        elif replica in self.residency.writing:
+            self._written(replica)
         else:
             self._published(replica)
 
@@ -794,17 +810,154 @@ class RunLoop:
                 self.residency.scrubbed(order.replica)
                 continue
             key = FIRST_REPLICA + order.replica
-            task = self.machine.submit_scrub(order, self.machine.now_fs, decision_key=key)
+            task = self.machine.submit_write(order, self.machine.now_fs, decision_key=key)
             self.kinds[task] = SCRUB_BYTES
 
     def _published(self, replica: int) -> None:
         fault = None if self.faults is None else self.faults.of_copy(replica)
+        if fault is not None:
+            action = self.residency.pending[replica].action
+            self._note("copy_interrupted" if fault == "interruption" else "copy_harmed", action.layer, action.expert)
         if fault == "interruption":
             self.outcomes.append(self.residency.interrupt(replica))
         else:
             self.outcomes.append(self.residency.publish(replica, intact=fault is None))
         self.copies.pop(replica, None)
         self._write_over()
+
+    # -- upgrades
+
+    def _upgrade(
+        self,
+        batch: int,
+        layer: int,
+        groups: npt.NDArray[np.void],
+        replicas: npt.NDArray[np.void],
+        decided: LayerDecision | None,
+        effective: int,
+    ) -> tuple[Upgrade, ...]:
+        """Steps of upgrades that are due while the layer's tokens are in flight, as recorded or as they stand."""
+        if decided is None:
+            if self.faults is None or not self.faults.upgrades:
+                return ()
+            steps = [*self._ends_of_trials(batch, layer), *self._ends_of_writes(layer)]
+        else:
+            steps = list(decided.upgrades)
+        flying = (groups, replicas)
+        taken = [step for step in steps if self._take_step(step, batch, flying, effective)]
+        if decided is None and self.faults is not None:
+            copied = {(order.action.layer, order.action.expert) for order in self.residency.pending.values()}
+            routed = groups[groups["expert"] < self.inputs.rates.experts]
+            wanted = [
+                expert
+                for expert in np.sort(np.repeat(routed["expert"], routed["tokens"])).tolist()  # hot ones more often
+                if (layer, expert) not in copied and not self.residency.upgrading(layer, expert)
+            ]
+            chosen = self.faults.upgraded(batch, layer, wanted)
+            if chosen is not None:
+                places = self.residency.replicas_of(layer, chosen)
+                step = Upgrade(UpgradeStep.stage, layer, chosen, places)
+                if self._take_step(step, batch, flying, effective):
+                    taken.append(step)
+        return tuple(taken)
+
+    def _ends_of_trials(self, batch: int, layer: int) -> list[Upgrade]:
+        assert self.faults is not None
+        ended = [key for key, at in self.trials.items() if key[0] == layer and self.faults.ends_trial(batch, at)]
+        back = UpgradeStep.roll_back
+        return [
+            Upgrade(back if self.faults.rolled_back(batch, *key) else UpgradeStep.confirm, *key)
+            for key in sorted(ended)
+        ]
+
+    def _ends_of_writes(self, layer: int) -> list[Upgrade]:
+        staged, _ = self.residency.upgrades()
+        problems = {key: self.residency.staged_problem(*key) for key in sorted(staged) if key[0] == layer}
+        return [
+            Upgrade(UpgradeStep.drop if problem else UpgradeStep.publish, *key)
+            for key, problem in problems.items()
+            if problem is not None
+        ]
+
+    def _take_step(
+        self,
+        step: Upgrade,
+        batch: int,
+        flying: tuple[npt.NDArray[np.void], npt.NDArray[np.void]] | None,
+        effective: int,
+    ) -> bool:
+        """Takes one step of an upgrade; false where there is no room for it.
+
+        ``flying``: groups and replicas of the layer that is under way.
+        """
+        residency, key = self.residency, (step.layer, step.expert)
+        recorded = self.replay is not None
+        before = residency.replicas_of(*key)
+        swaps = step.step in (UpgradeStep.publish, UpgradeStep.roll_back)
+        problem = ""
+        if step.step is UpgradeStep.stage:
+            orders = residency.stage(*key, replicas=step.replicas)
+            if isinstance(orders, str):
+                if recorded:
+                    raise PolicyError(f"the recorded upgrade of expert {key[1]} in layer {key[0]}: {orders}")
+                self._note("upgrade_refused", *key)
+                return False
+            for order in orders:
+                self._write_next(order, effective)
+        elif step.step is UpgradeStep.publish:
+            problem = residency.upgrade(*key, recorded=recorded)
+            self.trials[key] = batch
+        elif step.step is UpgradeStep.drop:
+            residency.drop_staged(*key)
+        else:
+            del self.trials[key]
+            problem = (residency.confirm if step.step is UpgradeStep.confirm else residency.roll_back)(*key)
+        if problem:
+            raise PolicyError(f"{step.step.value} of expert {key[1]} in layer {key[0]}: {problem}")
+        groups = tokens = 0
+        if swaps:
+            self._revoke_stale(before, (batch, step.layer) if flying is not None else None, effective)
+        if swaps and flying is not None:
+            using = np.isin(flying[1]["replica"], before)
+            groups, tokens = int(using.sum()), int(flying[0]["tokens"][using].sum())
+        self._note(INCIDENT_OF_STEP[step.step], *key, len(before), groups, tokens)
+        self._write_over()
+        return True
+
+    def _write_next(self, order: WriteOrder, effective: int) -> None:
+        """Has a memory write a replica's next version; where copies take no time, neither does that."""
+        if self.only is not None:
+            self._written(order.replica)
+            return
+        task = self.machine.submit_write(order, effective, decision_key=FIRST_REPLICA + order.replica)
+        self.copies[order.replica] = task
+        self.kinds[task] = UPGRADE_BYTES
+
+    def _written(self, replica: int) -> None:
+        """The write of a next version has ended, soundly or not."""
+        assert self.faults is not None
+        fault = self.faults.of_copy(replica)
+        if fault is not None:
+            row = self.residency.row(replica)
+            name = "write_interrupted" if fault == "interruption" else "write_harmed"
+            self._note(name, int(row["layer"]), int(row["expert"]))
+        self.residency.written(replica, whole=fault != "interruption", intact=fault != "checksum")
+        self.copies.pop(replica, None)
+        self._write_over()
+
+    def _revoke_stale(self, replicas: Sequence[int], running: tuple[int, int] | None, effective: int) -> None:
+        """Withdraws prefetches of replicas that have left the directory, but for those of the layer under way."""
+        for number, live in list(self.prefetches.items()):
+            if live.replica in replicas and (live.state.batch, live.state.layer) != running:
+                self._revoke(Revoke(number), effective)
+
+    def _note(
+        self, incident: str, layer: int, expert: int, replicas: int = 1, groups: int = 0, tokens: int = 0
+    ) -> None:
+        batch = min(self.position // max(len(self.inputs.layers), 1), len(self.inputs.batches) - 1)
+        version = self.residency.version(layer, expert)
+        row = Incident(self.machine.now_fs, batch, layer, expert, incident, replicas, version, groups, tokens)
+        self.incidents.append(row)
 
     # -- accounts
 

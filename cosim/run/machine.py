@@ -22,7 +22,7 @@ from cosim.run.network_columns import end_terminals, flit_graph, link_tables, pa
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cosim.policy.residency import BroadcastOrder, CopyOrder, ScrubOrder
+    from cosim.policy.residency import BroadcastOrder, CopyOrder, WriteOrder
     from cosim.system import System
     from cosim.system.networks import Gateway, Network
 
@@ -155,7 +155,7 @@ class Machine:
         )
         return self._submit_before_decision(copy, effective_fs, decision_key)
 
-    def submit_scrub(self, order: ScrubOrder, effective_fs: int, decision_key: int) -> int:
+    def submit_write(self, order: WriteOrder, effective_fs: int, decision_key: int) -> int:
         """Has a memory write a region over, and a decision behind it; returns the task that writes.
 
         The memory makes the bytes itself: they cross no link, and its banks write them between what else it does.

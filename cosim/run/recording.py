@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from cosim.policy.base import ResidencyAction, RoutedAction
+from cosim.policy.base import ResidencyAction, RoutedAction, Upgrade
 
 __all__ = ["DecisionRecord", "LayerDecision"]
 
@@ -24,6 +24,7 @@ class LayerDecision:
     ids: the experts that a gate chose, int32, shape (tokens, slots); None where routing was kept.
     chiplets: endpoint that works on each group, int32, shape (groups,); none: each at its replica's own.
     throttled: whether a power cap slowed the endpoints that compute.
+    upgrades: steps that replaced an expert's weights while the layer's tokens were in flight, in their order.
     """
 
     actions: tuple[RoutedAction, ...]
@@ -32,6 +33,7 @@ class LayerDecision:
     ids: npt.NDArray[np.int32] | None = None
     chiplets: npt.NDArray[np.int32] | None = None
     throttled: bool = False
+    upgrades: tuple[Upgrade, ...] = ()
 
 
 @dataclass
@@ -65,6 +67,7 @@ class DecisionRecord:
             mine.actions == theirs.actions
             and mine.cost_fs == theirs.cost_fs
             and mine.throttled == theirs.throttled
+            and mine.upgrades == theirs.upgrades
             and np.array_equal(mine.replicas, theirs.replicas)
             and _same(mine.ids, theirs.ids)
             and _same(mine.chiplets, theirs.chiplets)

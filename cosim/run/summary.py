@@ -43,5 +43,23 @@ def run_summary(run: Run) -> str:
     counted.append(f"{quantity(float(totals['dram_read_bytes']), 'B')} read from DRAM")
     counted.append(f"{quantity(float(totals['simulated_fs']), 'fs')} simulated")
     lines.append(", ".join(counted))
+    if len(run.incidents):
+        lines += _incidents(run)
     lines.append(skip_sentence(list(run.skipped.values())))
     return "\n".join(lines)
+
+
+def _incidents(run: Run) -> list[str]:
+    """What was injected, how many token groups were in flight, and how often what they read was checked."""
+    counts = run.incidents["incident"].value_counts().sort_index()
+    lines = ["injected: " + ", ".join(f"{count} {str(name).replace('_', ' ')}" for name, count in counts.items())]
+    swaps = run.incidents[run.incidents["groups_in_flight"] > 0]
+    if len(swaps):
+        groups, tokens = (int(swaps[f"{name}_in_flight"].sum()) for name in ("groups", "tokens"))
+        lines.append(
+            f"{len(swaps)} change{'s' * (len(swaps) != 1)} of version with {groups:,} token groups ({tokens:,} tokens) "
+            "in flight on the weights that left the directory"
+        )
+    checked = sum(figures["checked_reads"] for figures in run.figures.values())
+    lines.append(f"{checked:,} reads of replicas checked: all whole, unharmed, and of their expert and version")
+    return lines

@@ -11,6 +11,7 @@ from cosim.policy.registry import make_policy
 from cosim.policy.residency import Residency
 from cosim.run.fault_plan import FaultPlan
 from cosim.run.frames import bank_rows, chiplet_rows, expert_rows, group_rows, layer_rows, link_rows
+from cosim.run.incidents import incident_frame
 from cosim.run.loop import LoopInputs, RunLoop
 from cosim.run.machine import build_machine
 from cosim.run.recording import DecisionRecord
@@ -20,7 +21,7 @@ from cosim.run.tenant_results import tenant_frame
 
 __all__ = ["FRAME_NAMES", "UnitKey", "UnitResult", "run_unit", "unit_loop"]
 
-FRAME_NAMES = ("layers", "groups", "links", "banks", "chiplets", "experts", "tenants")
+FRAME_NAMES = ("layers", "groups", "links", "banks", "chiplets", "experts", "tenants", "incidents")
 
 
 @dataclass(frozen=True, order=True)
@@ -128,6 +129,7 @@ def run_unit(
         "chiplets": chiplet_rows(loop.machine, results, setup.model),
         "experts": expert_rows(groups, setup.system),
         "tenants": tenant_frame([(result.batch, result.layer, result.tenants) for result in results]),
+        "incidents": incident_frame(loop.incidents),
     }
     for name, frame in frames.items():
         if name != "groups" and len(frame):
@@ -135,10 +137,13 @@ def run_unit(
         if len(frame):
             frame.insert(0, "rung", key.rung)
             frame.insert(0, "policy", key.policy)
+    figures = loop.machine.figures()
+    if setup.spec.faults is not None:
+        figures["checked_reads"] = loop.residency.checked_reads
     return UnitResult(
         key,
         frames,
-        loop.machine.figures(),
+        figures,
         loop.record,
         SkipReport.of(loop.machine),
     )

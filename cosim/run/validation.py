@@ -22,6 +22,7 @@ from cosim.report.contents import (
     BANKS,
     CHIPLETS,
     EXPERTS,
+    INCIDENTS,
     LAYERS,
     LINKS,
     POINTS,
@@ -152,6 +153,7 @@ def validation_contents(
         chiplets=_all(base.compared, "chiplets", CHIPLETS),
         experts=_all(base.compared, "experts", EXPERTS),
         tenants=_all(base.compared, "tenants", TENANTS),
+        incidents=_all(base.compared, "incidents", INCIDENTS),
         points=_point_metrics(spec, base, at_points),
         claims=claims,
         skipping=_skipping([*closed.values(), *replays.values()], base.rungs),
@@ -281,6 +283,7 @@ _SHOWN_FIGURES = (
     ("dram_read_bytes", "B"),
     ("dram_written_bytes", "B"),
     ("wasted_prefetch_bytes", "B"),
+    ("checked_reads", "1"),
 )
 
 

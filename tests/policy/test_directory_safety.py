@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from cosim import Experiment
 from cosim.policy import ActionKind, ResidencyAction
 from cosim.policy.placement import expert_parallel
-from cosim.policy.residency import Residency
+from cosim.policy.residency import Residency, WriteOrder
 from cosim.policy.weight_store import ConsistencyError
 from cosim.system import System, load_system, model
 
@@ -42,6 +42,16 @@ def promote(expert: int, chiplet: int, memory: int = MEMORIES[0]) -> ResidencyAc
 def other(residency: Residency, expert: int, number: int = 0) -> int:
     held = {int(residency.directory().rows["chiplet"][row]) for row in residency.directory().of(0, expert)}
     return [chiplet for chiplet in COMPUTES if chiplet not in held][number]
+
+
+def stage(residency: Residency, expert: int, *, whole: bool = True, intact: bool = True) -> str:
+    """A next version is written at once, soundly or not."""
+    orders = residency.stage(0, expert)
+    if isinstance(orders, str):
+        return orders
+    for order in orders:
+        residency.written(order.replica, whole=whole, intact=intact)
+    return ""
 
 
 def used_bytes(residency: Residency) -> int:
@@ -91,7 +101,7 @@ def test_a_hot_upgrade_with_tokens_in_flight() -> None:
     residency = keeper()
     old = int(residency.directory().rows["replica"][residency.directory().of(0, 5)[0]])
     residency.use([old], 1)
-    assert residency.stage(0, 5) == ""
+    assert stage(residency, 5) == ""
     assert residency.directory().of(0, 5).tolist() == [5]  # still the old one
     assert residency.upgrade(0, 5) == ""
     row = residency.directory().rows[residency.directory().of(0, 5)[0]]
@@ -112,7 +122,7 @@ def test_a_return_to_the_version_before() -> None:
     residency = keeper()
     old = residency.directory().of(0, 5).tolist()
     before = used_bytes(residency)
-    residency.stage(0, 5)
+    stage(residency, 5)
     residency.upgrade(0, 5)
     new = int(residency.directory().rows["replica"][residency.directory().of(0, 5)[0]])
     residency.use([new], 1)
@@ -128,9 +138,17 @@ def test_a_harmed_next_version_is_never_published() -> None:
     residency = keeper()
     before = used_bytes(residency)
     assert residency.upgrade(0, 5) == "nothing is staged"
-    residency.stage(0, 5, intact=False)
-    assert residency.stage(0, 5) == "an upgrade of it is under way"
+    stage(residency, 5, intact=False)
+    assert stage(residency, 5) == "an upgrade of it is under way"
     assert residency.upgrade(0, 5) == "a checksum of its next version is wrong"
+    stage(residency, 5, whole=False)
+    assert residency.upgrade(0, 5) == "its next version was not written to its end"
+    (order,) = residency.stage(0, 5)
+    assert isinstance(order, WriteOrder)
+    assert residency.upgrade(0, 5) == "its next version is being written"
+    residency.drop_staged(0, 5)
+    assert used_bytes(residency) > before  # the write goes on
+    residency.written(order.replica)
     assert residency.directory().rows["version"].max() == 0
     assert used_bytes(residency) == before
 
@@ -138,9 +156,9 @@ def test_a_harmed_next_version_is_never_published() -> None:
 def test_a_copy_of_the_old_version_is_not_published_after_an_upgrade() -> None:
     residency = keeper()
     (order,), _ = residency.propose([promote(5, other(residency, 5))])
-    residency.stage(0, 5)
+    stage(residency, 5)
     residency.upgrade(0, 5)
-    assert residency.publish(order.replica).reason == "a newer version has been published meanwhile"
+    assert residency.publish(order.replica).reason == "another version has been published meanwhile"
     residency.check_reads(residency.directory().rows["replica"].tolist())
 
 
@@ -152,6 +170,9 @@ KINDS = (
     "evict",
     "stage",
     "harmed",
+    "begin",
+    "written",
+    "drop",
     "upgrade",
     "back",
     "confirm",
@@ -179,7 +200,13 @@ def test_no_order_of_events_lets_a_token_read_what_it_must_not(steps: list[tuple
             identity = int(residency.directory().rows["replica"][rows[number % len(rows)]])
             residency.propose([ResidencyAction(ActionKind.evict, 0, expert, replica=identity)])
         elif step in ("stage", "harmed"):
-            residency.stage(0, expert, intact=step == "stage")
+            stage(residency, expert, intact=step == "stage")
+        elif step == "begin":
+            residency.stage(0, expert)
+        elif step == "written" and residency.writing:
+            residency.written(sorted(residency.writing)[number % len(residency.writing)], whole=number != 3)
+        elif step == "drop" and (0, expert) in residency.upgrades()[0]:
+            residency.drop_staged(0, expert)
         elif step == "upgrade":
             residency.upgrade(0, expert)
         elif step == "back":
@@ -219,6 +246,35 @@ SMALL = [
     "claims=null",
     "policies=[popularity_prefetch, {name: hot_replication, params: {window_batches: 1}}]",
 ]
+
+
+def test_nobody_copies_or_moves_an_expert_that_is_being_upgraded() -> None:
+    residency = keeper()
+    stage(residency, 5)
+    for upgraded in (False, True):
+        if upgraded:
+            residency.upgrade(0, 5)
+        orders, (outcome,) = residency.propose([promote(5, other(residency, 5))])
+        assert (orders, outcome.reason) == ([], "an upgrade of its expert is under way")
+    residency.confirm(0, 5)
+    assert residency.propose([promote(5, other(residency, 5))])[1][0].status == "deferred"
+
+
+def test_in_a_replay_a_copy_of_the_version_before_may_come_after_the_next() -> None:
+    residency = keeper()
+    (order,), _ = residency.propose([promote(5, other(residency, 5))])
+    (home,) = residency.replicas_of(0, 5)
+    written = residency.stage(0, 5, replicas=(home, order.replica))
+    assert not isinstance(written, str)
+    assert residency.upgrade(0, 5, recorded=True) == ""  # not even written
+    assert residency.publish(order.replica).status == "done"
+    residency.check_reads([order.replica])  # for the tokens that were sent there; nobody else is
+    assert residency.replicas_of(0, 5) == tuple(one.replica for one in written)
+    for one in written:
+        residency.written(one.replica)
+    residency.check_reads(residency.replicas_of(0, 5))
+    residency.roll_back(0, 5)
+    assert residency.replicas_of(0, 5) == (home, order.replica)
 
 
 def test_injected_faults_cost_time_and_change_no_result() -> None:
