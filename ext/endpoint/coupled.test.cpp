@@ -23,7 +23,7 @@ constexpr std::int64_t kRow = 1024;
 
 // HBM2 at 2 Gb/s without refresh and without the rules that these runs never meet: RD is 15 CK behind ACT (which takes
 // two), the last beat 16 CK behind RD, RDs to one bank 4 CK apart, to different bank groups 2.
-mem::ChannelConfig channel() {
+mem::ChannelConfig channel(int access_bytes = 32) {
   using mem::Command;
   using mem::Scope;
   mem::ChannelConfig c;
@@ -32,7 +32,7 @@ mem::ChannelConfig channel() {
   c.banks_per_group = 4;
   c.rows = 64;
   c.columns = 32;
-  c.access_bytes = 32;
+  c.access_bytes = access_bytes;
   c.rules = {
       {Scope::channel, Command::ACT, Command::ACT, 2},        {Scope::channel, Command::ACT, Command::PREpb, 2},
       {Scope::pseudo_channel, Command::RD, Command::RD, 2},   {Scope::bank_group, Command::RD, Command::RD, 4},
@@ -50,9 +50,9 @@ mem::ChannelConfig channel() {
 }
 
 // A burst, 32 columns, 2 pseudo-channels, 4 bank groups, 4 banks, 64 rows: from the least significant bit on.
-mem::AddressMap address_map() {
+mem::AddressMap address_map(int access_bytes = 32) {
   std::vector<mem::AddressMap::Bit> bits;
-  int at = 5;
+  int at = access_bytes == 32 ? 5 : 7;
   const auto field = [&](mem::Field f, int count) {
     for (int i = 0; i < count; ++i) bits.push_back({f, i, std::uint64_t{1} << at++});
   };
@@ -61,7 +61,7 @@ mem::AddressMap address_map() {
   field(mem::Field::bank_group, 2);
   field(mem::Field::bank, 2);
   field(mem::Field::row, 6);
-  return {{1, 2, 1, 4, 4, 64, 32}, 32, bits};
+  return {{1, 2, 1, 4, 4, 64, 32}, access_bytes, bits};
 }
 
 // A line of four routers: memory at both ends, compute at the two in the middle. Links of one 64 B flit a cycle and
@@ -70,7 +70,9 @@ struct Line {
   sim::Engine engine;
   std::int32_t near, far, memory, other, network;
 
-  explicit Line(std::int64_t buffer_tiles = 4, std::int32_t return_slots = 64) {
+  // other_bytes: a burst of the memory at the far end, 32 or 128. payload_bytes: of a packet of the near one.
+  explicit Line(std::int64_t buffer_tiles = 4, std::int32_t return_slots = 64, int other_bytes = 32,
+                std::int64_t payload_bytes = 256) {
     endpoint::ComputeNodeConfig c;
     c.tile_bytes = kTile;
     c.buffer_tiles = buffer_tiles;
@@ -79,11 +81,13 @@ struct Line {
     far = engine.add(std::make_unique<endpoint::ComputeNode>(c, engine.graph()));
     endpoint::MemoryNodeConfig m;
     m.read_return_slots = return_slots;
-    m.packet_payload_bytes = 256;
+    m.packet_payload_bytes = payload_bytes;
     m.grant_latency_fs = kNs;
     m.network = 5;
     memory = engine.add(std::make_unique<endpoint::MemoryNode>(m, channel(), address_map(), engine.graph()));
-    other = engine.add(std::make_unique<endpoint::MemoryNode>(m, channel(), address_map(), engine.graph()));
+    m.packet_payload_bytes = 256;
+    other = engine.add(
+        std::make_unique<endpoint::MemoryNode>(m, channel(other_bytes), address_map(other_bytes), engine.graph()));
     noc::NetworkSpec spec;
     spec.num_vcs = 4;
     spec.vc_buf_size = 8;
@@ -237,6 +241,16 @@ TEST_CASE("a copy is read in one memory and written in the banks of the other") 
   s.submit({copy(s.memory, s.other, kTile, 0, 0)});
   CHECK(s.finish()[0].end_fs == 142 * kNs);
   CHECK(s.memory_node(s.other).written_bytes() == kTile);
+}
+
+TEST_CASE("a burst of a copy is written when it is whole, in however many packets it comes") {
+  // four bursts there are one here; each leaves in a packet of its own
+  Line s(4, 64, 128, 32);
+  s.submit({copy(s.memory, s.other, 4 * kRow, 0, 0)});
+  const std::vector<sim::Task> tasks = s.finish();
+  CHECK(tasks.size() == 1);
+  CHECK(tasks[0].moved_bytes == 4 * kRow);
+  CHECK(s.memory_node(s.other).written_bytes() == 4 * kRow);
 }
 
 TEST_CASE("a revoked prefetch gives its room back and leaves the rest of its bursts in their banks") {

@@ -206,10 +206,12 @@ bool MemoryNode::ask_from(std::vector<std::int32_t>& tiles, std::size_t lane, st
   return true;
 }
 
-// Bytes of copies that have arrived, in address order, as the write queues have room.
+// Bytes of copies that have arrived, in address order, as the write queues have room. A burst is written when it is
+// whole: the source's may be shorter.
 void MemoryNode::ask_writes(std::int64_t tick) {
   for (Inflow& in : inflows_.flows()) {
-    while (in.asked < in.arrived) {
+    const std::int64_t whole = in.arrived < in.bytes ? in.arrived - in.arrived % burst_bytes_ : in.bytes;
+    while (in.asked < whole) {
       const std::int64_t address = in.to_address + in.asked;
       const std::size_t lane = lane_of(address);
       mem::Channel& controller = *controllers_[lane / static_cast<std::size_t>(pcs_)];
