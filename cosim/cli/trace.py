@@ -140,6 +140,8 @@ def convert(source: str, target: Path, to: str | None, drop_scores: bool, **read
 @click.option("--rho", type=float, help="Recall of the next layer's experts from this layer's.")
 @click.option("--keep", type=float, help="Instead of --rho: probability that an expert is kept from layer to layer.")
 @click.option("--draw", default="inclusion", show_default=True, help="inclusion or successive.")
+@click.option("--drift-positions", type=int, help="Positions after which the hot experts move; never if not given.")
+@click.option("--drift-share", type=float, default=1.0, show_default=True, help="Of the experts that move then.")
 @click.option("--seed", type=int, required=True)
 def generate(target: Path, **parameters: Any) -> None:
     """Write a synthetic Zipf-Markov trace to TARGET (npz, Parquet, CSV or JSONL by suffix)."""

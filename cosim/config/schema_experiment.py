@@ -50,12 +50,18 @@ RUNGS = ("analytic", "link", "flit", "link+command", "flit+rate")
 
 
 class PartSpec(Spec):
-    """A part of a trace: by request where the trace knows requests, else by time, that is by row in recorded order."""
+    """A part of a trace: by request where the trace knows requests, else by time, that is by row in recorded order.
+
+    ``positions``: of the requests, only these of their tokens.
+    """
 
     requests: Indices | None = None
+    positions: Indices | None = None
     rows: Indices | None = None
 
     def problems(self) -> Iterator[Problem]:
+        if self.positions is not None and self.requests is None:
+            yield Problem(("positions",), "requests beside it, of whose tokens it speaks", "none")
         if (self.requests is None) == (self.rows is None):
             got = "both" if self.rows else "neither"
             yield Problem((), "one of the keys requests (by request) and rows (by time, in recorded order)", got)
@@ -82,6 +88,7 @@ class ZipfMarkovSpec(Spec):
 
     ``alpha`` is the Zipf exponent of the load; ``rho`` the recall of the next layer's experts, or ``keep`` the
     probability that an expert's draw is kept from layer to layer. All ``positions`` of a request are decode steps.
+    After every ``drift_positions`` of them ``drift_share`` of a layer's experts deal their places in its order anew.
     """
 
     requests: Positive
@@ -90,9 +97,15 @@ class ZipfMarkovSpec(Spec):
     rho: Share | None = None
     keep: Share | None = None
     draw: Literal["inclusion", "successive"] = "inclusion"
+    drift_positions: Positive | None = None
+    drift_share: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] = 1.0
     seed: Annotated[int, Field(ge=0, lt=2**63)]
 
     def problems(self) -> Iterator[Problem]:
+        if self.drift_positions is not None and self.drift_positions >= self.positions:
+            yield Problem(("drift_positions",), f"fewer than the {self.positions} positions", f"{self.drift_positions}")
+        if self.drift_positions is None and self.drift_share != 1:
+            yield Problem(("drift_share",), "drift_positions beside it", "none")
         if (self.rho is None) == (self.keep is None):
             got = "both" if self.rho is not None else "neither"
             yield Problem((), "one of the keys rho (a recall) and keep (a probability)", got)
@@ -119,7 +132,8 @@ class TraceSpec(Spec):
         made = self.zipf_markov
         assert made is not None
         kept = f"rho {made.rho:g}" if made.rho is not None else f"keep {made.keep:g}"
-        return f"Zipf-Markov alpha {made.alpha:g}, {kept}, seed {made.seed}"
+        moving = "" if made.drift_positions is None else f", {made.drift_share:g} moved every {made.drift_positions}"
+        return f"Zipf-Markov alpha {made.alpha:g}, {kept}{moving}, seed {made.seed}"
 
     def problems(self) -> Iterator[Problem]:
         if (self.file is None) == (self.zipf_markov is None):

@@ -47,7 +47,8 @@ def _selector(part: PartSpec | str) -> str | dict[str, str]:
     if isinstance(part, str):
         return part
     if part.requests is not None:
-        return {"requests": str(part.requests)} if part.requests.ranges is not None else "all"
+        named = {"requests": part.requests, "positions": part.positions}
+        return {key: str(one) for key, one in named.items() if one is not None and one.ranges is not None} or "all"
     return {"rows": str(part.rows)} if part.rows is not None and part.rows.ranges is not None else "all"
 
 

@@ -10,6 +10,11 @@ predictability comes from sharing the u: the expert of rank r in layer n + 1 kee
 probability q, else it gets a fresh one. The load of every layer is therefore exactly that of layer 0, whatever q; q is
 found by bisection so that the recall of the conditional predictor of `statistics.recall` is rho, or given as `keep`.
 
+A hot set that moves. With `drift_positions` the order of the experts changes after every so many positions of a
+request, at the same positions in all of them, in each layer by itself: `drift_share` of the experts, drawn by the seed,
+deal their places in the order among themselves. The load by rank, and how well one layer predicts the next, stay what
+they are.
+
 `draw: successive` picks the k experts one after the other, each in proportion to rank**-alpha among those that are left
 (the k smallest of -log(u) / weight: Efraimidis and Spirakis, "Weighted random sampling with a reservoir", Inf. Process.
 Lett. 97, 2006). It exists for every alpha, but the load falls off less than rank**-alpha the larger alpha is.
@@ -36,7 +41,8 @@ _SOURCE = "generator"
 _CALIBRATION_ROWS = 16384
 _BISECTIONS = 10
 _CHUNK_CELLS = 1 << 21
-_ORDER, _FRESH, _KEEP, _CALIBRATE = (0x7A6D0000 + n for n in range(4))  # streams of one seed, far apart per layer
+# streams of one seed, far apart per layer
+_ORDER, _FRESH, _KEEP, _CALIBRATE, _DRIFT = (0x7A6D0000 + n for n in range(5))
 
 Floats = NDArray[np.float64]
 
@@ -54,6 +60,8 @@ def zipf_markov(
     draw: str = "inclusion",
     seed: int,
     prompt_tokens: int = 0,
+    drift_positions: int | None = None,
+    drift_share: float = 1.0,
 ) -> RoutingTrace:
     """A synthetic trace of known skew and cross-layer predictability.
 
@@ -70,6 +78,8 @@ def zipf_markov(
         draw: `inclusion`: the load follows rank**-alpha exactly. `successive`: see above.
         seed: of everything.
         prompt_tokens: leading positions that are prefill, the rest is decode.
+        drift_positions: positions after which the set of hot experts moves; None: it never does.
+        drift_share: of the experts of a layer whose places are dealt anew when it moves.
 
     Returns:
         The trace, provenance `synthetic`.
@@ -89,6 +99,7 @@ def zipf_markov(
             problems.add(f"{name}: expected 0..1, got {value}")
     if draw not in DRAWS:
         problems.add(f"draw: expected one of {', '.join(DRAWS)}, got {draw!r}{did_you_mean(draw, DRAWS)}")
+    check_drift(problems, positions, drift_positions, drift_share)
     problems.raise_if_any()
     choose = _chooser(draw, alpha, experts, top_k)
     if keep is None:
@@ -108,9 +119,10 @@ def zipf_markov(
             current = np.where(kept, current, _like(streams[layer], current))
             ranks[start : start + count, layer] = choose(current)
     ids = np.empty_like(ranks)
+    epoch = np.tile(np.arange(positions) // (drift_positions or positions), requests)
     for layer in range(layers):
-        order = RandomStream(seed, _ORDER + (layer << 40)).permutation(experts)
-        ids[:, layer] = order[ranks[:, layer]]
+        orders = _orders(layer, experts, seed, int(epoch[-1]) + 1, round(drift_share * experts))
+        ids[:, layer] = orders[epoch[:, np.newaxis], ranks[:, layer]]
     return as_trace(ids, experts, requests, positions, prompt_tokens, "synthetic", f"zipf_markov seed {seed}")
 
 
@@ -125,6 +137,29 @@ def _chooser(draw: str, alpha: float, experts: int, top_k: int) -> Callable[[Flo
             return _smallest(-np.log(u) / weight, top_k)
 
     return successive
+
+
+def _orders(layer: int, experts: int, seed: int, epochs: int, moved: int) -> NDArray[np.int64]:
+    """Expert of each rank of a layer, from one move of the hot set to the next, shape (epochs, experts)."""
+    order = RandomStream(seed, _ORDER + (layer << 40)).permutation(experts).astype(np.int64)
+    moves = RandomStream(seed, _DRIFT + (layer << 40))
+    orders = [order]
+    for _ in range(1, epochs):
+        places = moves.permutation(experts)[:moved]
+        order = order.copy()
+        order[places] = order[places[moves.permutation(moved)]]
+        orders.append(order)
+    return np.stack(orders)
+
+
+def check_drift(problems: Problems, positions: int, drift_positions: int | None, drift_share: float) -> None:
+    """Notes moves of the hot set that no trace can have, or that this one would never see."""
+    if drift_positions is not None and not 1 <= drift_positions < positions:
+        problems.add(f"drift_positions: expected 1 to below positions ({positions}), got {drift_positions}")
+    if not (np.isfinite(drift_share) and 0 < drift_share <= 1):
+        problems.add(f"drift_share: expected above 0, at most 1, got {drift_share}")
+    if drift_positions is None and drift_share != 1:
+        problems.add(f"drift_share: only read with drift_positions, got {drift_share} without")
 
 
 def check_sizes(

@@ -14,13 +14,14 @@ from numpy.typing import NDArray
 from cosim.trace.problems import TraceError, did_you_mean
 from cosim.trace.routing import RoutingTrace
 
-SELECTORS = ("requests", "rows", "time", "fraction")
+SELECTORS = ("requests", "positions", "rows", "time", "fraction")
 ORACLE, NONE = "oracle", "none"
 _RANGE = re.compile(r"\s*(\d{1,12})\s*(?:-\s*(\d{1,12})\s*)?")
 _SHARES = re.compile(r"\s*([0-9.]+)\s*-\s*([0-9.]+)\s*")
 
 Selector: TypeAlias = str | float | Mapping[str, Any]
-"""`all`, or one of {requests: 0-63}, {rows: 0-999}, {time: 0-0.5}, {fraction: 0-0.5}, or a bare fraction."""
+"""`all`, or one of {requests: 0-63}, {positions: 0-15}, both of them, {rows: 0-999}, {time: 0-0.5},
+{fraction: 0-0.5}, or a bare fraction."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,10 +76,11 @@ def select_rows(trace: RoutingTrace, selector: Selector, what: str = "part") -> 
 
     Args:
         trace: the trace.
-        selector: `all`; {requests: "0-63"} by request number, also `0-3,7` or a list; {rows: "0-999"} in
-            file order; {time: "0-0.5"} shares of the rows in file order; {fraction: "0-0.5"} (or a bare f for 0-f)
-            shares of the requests in file order, whole requests only, and of the rows where requests are not known.
-            Ends of `requests` and `rows` are included, shares take [a, b).
+        selector: `all`; {requests: "0-63"} by request number, also `0-3,7` or a list; {positions: "0-15"} by position
+            inside a request, alone or beside requests; {rows: "0-999"} in file order; {time: "0-0.5"} shares of the
+            rows in file order; {fraction: "0-0.5"} (or a bare f for 0-f) shares of the requests in file order, whole
+            requests only, and of the rows where requests are not known. Ends of `requests`, `positions` and `rows` are
+            included, shares take [a, b).
         what: what to call the part in messages.
 
     Raises:
@@ -88,6 +90,13 @@ def select_rows(trace: RoutingTrace, selector: Selector, what: str = "part") -> 
         return np.arange(trace.tokens, dtype=np.int64)
     if isinstance(selector, (int, float)) and not isinstance(selector, bool):
         selector = {"fraction": [0.0, float(selector)]}
+    if isinstance(selector, Mapping) and set(selector) == {"requests", "positions"}:
+        rows = select_rows(trace, {"requests": selector["requests"]}, what)
+        at = select_rows(trace, {"positions": selector["positions"]}, what)
+        both = np.intersect1d(rows, at, assume_unique=True)
+        if not both.size:
+            raise TraceError(trace.source, [f"{what}: {selector!r} selects nothing of {trace.tokens} rows"])
+        return both.astype(np.int64)
     if not isinstance(selector, Mapping) or len(selector) != 1:
         raise TraceError(
             trace.source, [f"{what}: expected all or one of {', '.join(SELECTORS)} with a range, got {selector!r}"]
@@ -95,6 +104,8 @@ def select_rows(trace: RoutingTrace, selector: Selector, what: str = "part") -> 
     kind, value = next(iter(selector.items()))
     if kind == "requests":
         rows = _requests(trace, _ranges(trace, value, f"{what}.requests"), f"{what}.requests")
+    elif kind == "positions":
+        rows = _positions(trace, _ranges(trace, value, f"{what}.positions"), f"{what}.positions")
     elif kind == "rows":
         rows = _rows(trace, _ranges(trace, value, f"{what}.rows"), f"{what}.rows")
     elif kind in ("time", "fraction"):
@@ -142,6 +153,18 @@ def _requests(trace: RoutingTrace, ranges: list[tuple[int, int]], what: str) -> 
                 ],
             )
         chosen |= (trace.request >= low) & (trace.request <= high)
+    return np.flatnonzero(chosen)
+
+
+def _positions(trace: RoutingTrace, ranges: list[tuple[int, int]], what: str) -> NDArray[np.int64]:
+    if trace.position is None:
+        raise TraceError(trace.source, [f"{what}: this trace keeps no positions inside requests"])
+    chosen = np.zeros(trace.tokens, dtype=np.bool_)
+    last = int(trace.position.max(initial=-1))
+    for low, high in ranges:
+        if high > last:
+            raise TraceError(trace.source, [f"{what}: {low}-{high}: the trace has positions 0-{last}"])
+        chosen |= (trace.position >= low) & (trace.position <= high)
     return np.flatnonzero(chosen)
 
 

@@ -184,3 +184,54 @@ def test_fitted_to_olmoe_counts(public_trace: Callable[[str], Path]) -> None:
     drawn = statistics.load_counts(made)
     assert drawn[0].max() / made.tokens == pytest.approx(0.977, abs=0.005)
     assert statistics.max_over_mean(drawn) == pytest.approx([7.81, 6.28, 7.49], rel=0.04)
+
+
+DRIFTING = {**BASE, "positions": 60, "prompt_tokens": 0, "drift_positions": 20}
+
+
+def test_the_hot_set_moves_when_it_is_told_and_nothing_else_changes() -> None:
+    still = zipf_markov(**{**DRIFTING, "drift_positions": None})
+    moved = zipf_markov(**DRIFTING)
+    assert moved.position is not None
+    epochs = [moved.position // 20 == epoch for epoch in range(3)]
+    assert np.array_equal(moved.ids[epochs[0]], still.ids[epochs[0]])  # until its first move
+    for layer in range(3):
+        orders = [np.zeros(BASE["experts"], dtype=np.int64) for _ in epochs]
+        for order, rows in zip(orders, epochs, strict=True):
+            # one expert for each expert: the same draws under another order
+            before, after = still.ids[rows, layer].ravel(), moved.ids[rows, layer].ravel()
+            order[:] = -1
+            order[before] = after
+            assert np.array_equal(order[before], after)
+            assert len(set(order[order >= 0].tolist())) == int((order >= 0).sum())
+        assert not np.array_equal(orders[1], orders[2])
+    hottest = [
+        {int(expert) for expert in np.argsort(-np.bincount(moved.ids[rows, 0].ravel(), minlength=BASE["experts"]))[:8]}
+        for rows in epochs
+    ]
+    assert len(hottest[0] & hottest[1]) < 6  # two by chance
+
+
+def test_a_part_of_the_experts_may_move() -> None:
+    still = zipf_markov(**{**DRIFTING, "drift_positions": None})
+    moved = {}
+    for share in (0.25, 1.0):
+        made = zipf_markov(**{**DRIFTING, "drift_share": share})
+        before, after = still.ids[:, 0], made.ids[:, 0]
+        moved[share] = set(before[before != after].tolist())
+    assert 0 < len(moved[0.25]) <= BASE["experts"] // 2  # two moves of a quarter of the experts each
+    assert len(moved[1.0]) > BASE["experts"] * 0.9
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"drift_positions": 60}, "drift_positions: expected 1 to below positions"),
+        ({"drift_positions": 0}, "drift_positions: expected 1 to below positions"),
+        ({"drift_share": 0.0}, "drift_share: expected above 0"),
+        ({"drift_positions": None, "drift_share": 0.5}, "drift_share: only read with drift_positions"),
+    ],
+)
+def test_moves_that_never_come_are_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(TraceError, match=message):
+        zipf_markov(**{**DRIFTING, **changes})
