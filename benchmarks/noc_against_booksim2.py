@@ -1,13 +1,18 @@
 """Latency under load against BookSim2's measured rows, with the error of each.
 
-usage: noc_against_booksim2.py [--case TEXT] [--topology mesh|torus|fattree] [--seeds N] [--rows] [--saturation]
-           [--csv FILE]
+usage: noc_against_booksim2.py [--case TEXT] [--topology mesh|torus|fattree] [--seeds N] [--rows] [--csv FILE]
+           [--saturation [--booksim2 BINARY]]
 
 Runs every row of tests/reference/noc/latency_load.csv that BookSim2 measured in latency mode below 90 % of its
 saturation (the rate at which its mean packet latency is three times the zero-load latency; where the rows do not reach
 it, the largest stable rate), in the row's own windows and BookSim2-compatible mode. planar_adapt is left out: it is no
 routing of ours. A row that misses 2 % (hops: 0.5 %) is run again with N seeds (20 when not given) and its distance is
 told in standard deviations of these runs. Prints the largest and the mean error of each case and topology.
+
+--saturation compares the rates of three times the zero-load latency, each between the two measured rates that enclose
+it: ours from the means of three seeds, BookSim2's from its rows. These are single runs near saturation, where runs
+scatter; with --booksim2, a binary of yours, both run five seeds in the rows' windows, between rates a quarter as far
+apart, and the means are compared.
 """
 
 from __future__ import annotations
@@ -19,6 +24,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from cosim_adapters.booksim2 import export_traffic, read_statistics, run_booksim2
 from cosim_adapters.booksim2_keys import from_booksim2
 
 from cosim.config.errors import ConfigErrors
@@ -63,6 +69,40 @@ def saturation_error(case: pd.DataFrame, seeds: int = 3) -> float:
         row = case[case["injection_rate"] == rate].iloc[0]
         ours.append(np.mean([run(row, seed)["packet"] for seed in range(1, seeds + 1)]))
     return float(np.interp(limit, ours, latencies.index[-2:])) / saturation(case) - 1
+
+
+def saturation_beside(case: pd.DataFrame, binary: Path, seeds: int = 5) -> str:
+    """The rates of both from the means of fresh runs, these with their scatter, and the relative difference, as text.
+
+    The bracket is halved twice, towards BookSim2's rate: between rates far apart latency is no line.
+    """
+    limit, latencies = bracket(case)
+    if len(latencies) < 2 or latencies.iloc[-1] <= limit:
+        return "no stable rows on both sides"
+    network, traffic = from_booksim2(case[case["injection_rate"] == latencies.index[-1]].iloc[0])
+    made = Network(network)
+
+    def both(rate: float) -> tuple[float, list[float], list[float]]:
+        ours, theirs = [], []
+        for seed in range(1, seeds + 1):
+            given = {**traffic, "injection_rate": rate, "seed": seed}
+            ours.append(made.run_traffic(**given).packet_latency_mean_cycles)
+            printed = run_booksim2(binary, export_traffic(made.config, given, seed), timeout_seconds=3600)
+            theirs.append(read_statistics(printed).packet_latency_mean_cycles)
+        return rate, ours, theirs
+
+    low, high = both(latencies.index[-2]), both(latencies.index[-1])
+    for _ in range(2):
+        middle = both((low[0] + high[0]) / 2)
+        low, high = (low, middle) if np.mean(middle[2]) > limit else (middle, high)
+    rates = [low[0], high[0]]
+    texts, means = [], []
+    for name, latency in (("cosim", np.array([low[1], high[1]])), ("BookSim2", np.array([low[2], high[2]]))):
+        means.append(float(np.interp(limit, latency.mean(axis=1), rates)))
+        around = " and ".join(f"{row.mean():.1f} +- {row.std(ddof=1):.1f}" for row in latency)
+        texts.append(f"{name} {means[-1]:.4f} (latencies {around})")
+    at = f"{rates[0]:g} and {rates[1]:g}"
+    return f"at {at}, {seeds} seeds each: {'; '.join(texts)}: {100 * (means[0] / means[1] - 1):+.2f} %"
 
 
 def below_saturation(rows: pd.DataFrame) -> pd.DataFrame:
@@ -118,6 +158,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--rows", action="store_true", help="print every row that misses")
     parser.add_argument("--saturation", action="store_true", help="compare the rates of saturation too")
+    parser.add_argument("--booksim2", type=Path, help="your BookSim2 binary, for --saturation")
     parser.add_argument("--csv", type=Path, help="write every row's errors")
     given = parser.parse_args()
     rows = below_saturation(pd.read_csv(ROWS))
@@ -145,6 +186,8 @@ def main() -> int:
         for name in table["case"].unique():
             case = every[(every["case"] == name) & (every["sim_type"] == "latency")]
             print(f"{name:<40} rate of three times the zero-load latency: {100 * saturation_error(case):+.2f} %")
+            if given.booksim2:
+                print(f"{'':<40} {saturation_beside(case, given.booksim2)}", flush=True)
     failed = table[table["deviations"] > DEVIATIONS]
     seconds = time.monotonic() - start
     print(f"{len(table)} rows in {seconds:.0f} s, {len(misses)} miss, {len(failed)} beyond {DEVIATIONS}")

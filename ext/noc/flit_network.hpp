@@ -24,6 +24,7 @@
 #include "noc/multicast.hpp"
 #include "noc/packet.hpp"
 #include "noc/reductions.hpp"
+#include "noc/route_ways.hpp"
 #include "noc/router_models.hpp"
 #include "noc/sessions.hpp"
 #include "noc/spec.hpp"
@@ -120,7 +121,7 @@ class FlitNetwork {
   // tail wins its last switch, arrival_lead_cycles() before their cycle.
   void step(std::int64_t cycle);
 
-  // The routing function; nullptr with a table.
+  // The routing function; nullptr where routes are looked up.
   [[nodiscard]] const RoutingFunction* routing_function() const { return routing_.get(); }
   // The routers of the user's; nullptr with the built-in ones.
   [[nodiscard]] const RouterModels* router_models() const { return models_.get(); }
@@ -572,7 +573,7 @@ class FlitNetwork {
   void note_progress(std::uint32_t now);
   void judge_progress();
   void fail(std::uint32_t id, const std::string& what);
-  [[nodiscard]] bool is_wrong(std::uint32_t id, const Candidate& candidate) const;
+  [[nodiscard]] bool is_wrong(std::uint32_t r, const Packet& packet, const Candidate& candidate) const;
   [[nodiscard]] std::string wrong_candidate(std::uint32_t id, const Candidate& candidate) const;
 
   NetworkSpec spec_;
@@ -672,7 +673,8 @@ class FlitNetwork {
   std::vector<std::int64_t> changes_made_;
   std::uint8_t draining_ = 0;  // sources wait for the network to be empty
 
-  // routing functions; all empty with a table
+  std::unique_ptr<RouteWays> ways_;  // instead of `routes_`; none with a table or a routing function
+  // routing functions; all but the streams, which ways draw from too, are empty where routes are looked up
   std::unique_ptr<RoutingFunction> routing_;
   RoutingTraits traits_;
   RouteDraws draws_;

@@ -81,7 +81,7 @@ bool FlitNetwork::add_head(std::uint32_t id, std::uint32_t now, Speculation& spe
   const std::uint32_t bit = id & 63U;
   const InputVc& vc = input(id);
   const Candidate table{vc.vcs, vc.output, 0, 0};
-  const bool function = routing_ != nullptr;
+  const bool function = routing_ != nullptr && traits_.several;
   const Candidate* candidates = function ? &candidates_[dense(id) * candidate_room_] : &table;
   const std::uint32_t count = function ? candidate_count_[dense(id)] : 1;
   // our iSLIP asks for the VCs of the best priority that has any; other allocators, and BookSim2's, see them all

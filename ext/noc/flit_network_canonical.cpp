@@ -209,7 +209,7 @@ struct FlitNetwork::Walk {
 };
 
 void FlitNetwork::canonical(sim::Canonical& c, std::int32_t node, const sim::Present& present, PacketTags& tags) {
-  if (routing_ != nullptr) {
+  if (routing_ != nullptr || ways_ != nullptr) {
     c.refuse("routes are decided packet by packet, by a routing function");
     return;
   }

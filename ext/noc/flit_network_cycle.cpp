@@ -1,10 +1,10 @@
 // One cycle of a network: arrivals, sources, VC allocation, switch allocation.
 //
-// Compiled once per shape: the size of a router's record, and whether the network is plain: routes from a table, any
-// VC, one message class, R = V = 1, buffers of one depth that is a power of two. What a plain network does not use
-// costs it nothing; allocators other than iSLIP with one iteration have shapes of their own. On x86-64 every shape is
-// compiled a second time with BMI (shifts and bit scans without detours); the processor at hand decides which is
-// called.
+// Compiled once per shape: the size of a router's record, and whether the network is plain: one message class, R = V =
+// 1, buffers of one depth that is a power of two, and routes from a table that may use any VC, or RouteWays, which have
+// a shape of their own. What a plain network does not use costs it nothing; allocators other than iSLIP with one
+// iteration have shapes of their own. On x86-64 every shape is compiled a second time with BMI (shifts and bit scans
+// without detours); the processor at hand decides which is called.
 #include <algorithm>
 #include <cstddef>
 #include <type_traits>
@@ -23,16 +23,19 @@ struct FlitNetwork::Cycle {
 
   // What the loops read over and over; a copy, so that the compiler sees that no store changes it.
   template <class RecordType, std::uint32_t kVcs, std::uint32_t kRing, bool kMulticast = false,
-            Fetch kFetch = Fetch::no>
+            Fetch kFetch = Fetch::no, bool kByWays = false>
   struct Local {
     using Record = RecordType;
     static constexpr bool kForks = kMulticast;
+    static constexpr bool kWays = kByWays;  // of a plain network: routes are RouteWays
     static constexpr bool kFetches = kFetch != Fetch::no;
+    static constexpr bool kEither = kFetch == Fetch::either;
     FlitNetwork& n;
     Record* records;
     std::uint32_t* rings;
     Packet* packets;
     const std::uint16_t* routes;
+    const RouteWays* ways;
     std::size_t terminals;
     std::uint32_t* due;
     std::uint32_t* ends;
@@ -54,6 +57,7 @@ struct FlitNetwork::Cycle {
           rings(network.rings_.data()),
           packets(network.packets_.data()),
           routes(network.routes_.data()),
+          ways(network.ways_.get()),
           terminals(network.nodes_),
           due(network.arrivals_due_.data()),
           ends(network.arrivals_end_.data()),
@@ -84,20 +88,30 @@ struct FlitNetwork::Cycle {
   static COSIM_INLINE void route_head(const L& l, std::uint32_t r, std::uint32_t bit, InputVc& vc,
                                       typename L::Record& record) {
     Packet& packet = l.packets[l.rings[vc.front] & kPacketMask];
-    if constexpr (L::kForks) {
-      if (packet.route_state != 0 && packet.route_state < kLeg) {
-        l.n.route_branches((r << 6U) + bit, l.now + kWait - 1 + l.n.va_delay_);
-        return;
-      }
-    }
-    const std::uint32_t route = l.routes[r * l.terminals + as_size(packet.dest)];
-    std::uint32_t output = route & 255U;
+    std::uint32_t output = 0;
     [[maybe_unused]] std::uint32_t vcs = ~0U;
-    if constexpr (!kPlain) vcs = l.n.vc_sets_[route >> 8U];
-    if constexpr (L::kForks) {
-      if (l.n.ends_here(packet, r)) {
-        output = l.n.unit_port(packet);
-        vcs = ~0U;
+    if (L::kWays || (!kPlain && l.ways != nullptr)) {
+      const RouteWays::Way way =
+          l.ways->take(r, vc.port, as_u32(packet.dest), packet.message_class, packet.route_state,
+                       [&](std::uint32_t n) { return static_cast<std::uint32_t>(l.n.streams_[r].below(n)); });
+      output = way.port;
+      vcs = way.vcs;
+      if constexpr (kPlain) vc.vcs = vcs;
+    } else {
+      if constexpr (L::kForks) {
+        if (packet.route_state != 0 && packet.route_state < kLeg) {
+          l.n.route_branches((r << 6U) + bit, l.now + kWait - 1 + l.n.va_delay_);
+          return;
+        }
+      }
+      const std::uint32_t route = l.routes[r * l.terminals + as_size(packet.dest)];
+      output = route & 255U;
+      if constexpr (!kPlain) vcs = l.n.vc_sets_[route >> 8U];
+      if constexpr (L::kForks) {
+        if (l.n.ends_here(packet, r)) {
+          output = l.n.unit_port(packet);
+          vcs = ~0U;
+        }
       }
     }
     packet.path += record.ports[vc.port].step;
@@ -121,6 +135,15 @@ struct FlitNetwork::Cycle {
   // ------------------------------------------------------------------------------------------------ fetching ahead
 
   static COSIM_INLINE void fetch(const void* address) { __builtin_prefetch(address, 1); }
+
+  template <class L>
+  static COSIM_INLINE void fetch_route(const L& l, std::uint32_t r, const Packet& packet) {
+    if (L::kWays || (L::kEither && l.ways != nullptr)) {
+      fetch(l.ways->place(r, as_u32(packet.dest)));
+    } else if (!L::kEither || !l.n.routes_.empty()) {
+      fetch(&l.routes[r * l.terminals + as_size(packet.dest)]);
+    }
+  }
 
   // What an arrival reads is a chain: input VC, slot, packet, route. Each call fetches a link of the chain of an
   // arrival further down the list.
@@ -146,7 +169,7 @@ struct FlitNetwork::Cycle {
     if (i + kAhead < end) {
       const std::uint32_t id = l.due[i + kAhead];
       const Packet& packet = l.packets[l.rings[l.records[id >> 6U].in[id & 63U].front] & kPacketMask];
-      if (!l.n.routes_.empty()) fetch(&l.routes[(id >> 6U) * l.terminals + as_size(packet.dest)]);
+      fetch_route(l, id >> 6U, packet);
     }
   }
 
@@ -354,16 +377,17 @@ struct FlitNetwork::Cycle {
   template <bool kPlain, class L>
   static COSIM_INLINE std::uint64_t allocate_contended(const L& l, typename L::Record& record, std::uint32_t r,
                                                        std::uint64_t requests, std::uint32_t output) {
+    constexpr bool kAnyVc = kPlain && !L::kWays;
     Port& port = record.ports[output];
     const std::uint32_t free = port.free_vcs;
     const std::uint32_t first = output * l.num_vcs();
     std::uint32_t wanted = ~0U;
     std::uint32_t common = ~0U;
-    if (kPlain && free == 0) {
+    if (kAnyVc && free == 0) {
       for (std::uint64_t rest = requests; rest != 0; rest &= rest - 1) l.n.park((r << 6U) + lowest(rest), l.now);
       return 0;
     }
-    if constexpr (!kPlain) {
+    if constexpr (!kAnyVc) {
       wanted = 0;
       for (std::uint64_t rest = requests; rest != 0; rest &= rest - 1) {
         const std::uint32_t bit = lowest(rest);
@@ -381,7 +405,7 @@ struct FlitNetwork::Cycle {
     for (std::uint32_t rest = free & wanted; rest != 0; rest &= rest - 1) {
       const std::uint32_t vc = lowest(rest);
       std::uint64_t candidates = requests;
-      if (!kPlain && (common >> vc & 1U) == 0) {
+      if (!kAnyVc && (common >> vc & 1U) == 0) {
         for (std::uint64_t each = requests; each != 0; each &= each - 1) {
           const std::uint32_t bit = lowest(each);
           if ((record.in[bit].vcs >> vc & 1U) == 0) candidates &= ~bit64(bit);
@@ -413,12 +437,13 @@ struct FlitNetwork::Cycle {
   template <bool kPlain, class L>
   static COSIM_INLINE std::uint64_t allocate_vcs(const L& l, typename L::Record& record, std::uint32_t r,
                                                  std::uint64_t requests) {
+    constexpr bool kAnyVc = kPlain && !L::kWays;
     if (kPlain && single(requests)) {
       const std::uint32_t bit = lowest(requests);
       const InputVc& vc = record.in[bit];
       const std::uint32_t output = vc.output;
       Port& port = record.ports[output];
-      const std::uint64_t offered = port.free_vcs;
+      const std::uint64_t offered = kAnyVc ? port.free_vcs : port.free_vcs & vc.vcs;
       if (offered == 0) {
         l.n.park((r << 6U) + bit, l.now);
         return 0;
@@ -438,7 +463,7 @@ struct FlitNetwork::Cycle {
         won |= allocate_contended<kPlain>(l, record, r, same, output);
         continue;
       }
-      const std::uint64_t offered = kPlain ? port.free_vcs : port.free_vcs & vc.vcs;
+      const std::uint64_t offered = kAnyVc ? port.free_vcs : port.free_vcs & vc.vcs;
       if (offered == 0) {
         l.n.park((r << 6U) + bit, l.now);
         continue;
@@ -840,9 +865,7 @@ struct FlitNetwork::Cycle {
       const auto& record = l.records[work[i + 1]];
       for (std::uint64_t rest = record.masks.sa[l.even]; rest != 0; rest &= rest - 1) {
         const InputVc& vc = record.in[lowest(rest)];
-        if (vc.visible <= 1 || l.n.routes_.empty()) continue;
-        const Packet& packet = l.packets[l.rings[l.after(vc.front)] & kPacketMask];
-        fetch(&l.routes[work[i + 1] * l.terminals + as_size(packet.dest)]);
+        if (vc.visible > 1) fetch_route(l, work[i + 1], l.packets[l.rings[l.after(vc.front)] & kPacketMask]);
       }
     }
   }
@@ -895,9 +918,9 @@ struct FlitNetwork::Cycle {
   }
 
   template <bool kPlain, std::uint32_t kVcs = 0, std::uint32_t kRing = 0, bool kForks = false, bool kAllocators = false,
-            Fetch kFetch = Fetch::either, class Record>
+            Fetch kFetch = Fetch::either, bool kWays = false, class Record>
   static COSIM_INLINE void run(FlitNetwork& n, Record* records, std::uint32_t now) {
-    const Local<Record, kVcs, kRing, kForks, kFetch> l(n, records, now);
+    const Local<Record, kVcs, kRing, kForks, kFetch, kWays> l(n, records, now);
     run_arrivals<kPlain>(l);
     if (!kPlain && n.routing_ != nullptr) {
       n.run_ticks();
@@ -920,6 +943,9 @@ struct FlitNetwork::Cycle {
   }                                                                                                                    \
   attribute static void common_far##suffix(FlitNetwork& n, std::uint32_t now) {                                        \
     run<true, 4, 8, false, false, Fetch::yes>(n, n.small_.data(), now);                                                \
+  }                                                                                                                    \
+  attribute static void ways##suffix(FlitNetwork& n, std::uint32_t now) {                                              \
+    run<true, 0, 0, false, false, Fetch::either, true>(n, n.small_.data(), now);                                       \
   }                                                                                                                    \
   attribute static void small_plain##suffix(FlitNetwork& n, std::uint32_t now) { run<true>(n, n.small_.data(), now); } \
   attribute static void small_any##suffix(FlitNetwork& n, std::uint32_t now) { run<false>(n, n.small_.data(), now); }  \
@@ -950,16 +976,18 @@ bool FlitNetwork::send_of_class(std::uint32_t terminal, std::uint32_t message_cl
 FlitNetwork::CycleFunction FlitNetwork::choose_cycle([[maybe_unused]] bool portable) const {
   if (models_ != nullptr) return run_models;
   const std::uint32_t all_vcs = num_vcs_ == 32 ? ~0U : (1U << num_vcs_) - 1U;
-  const bool plain = routing_ == nullptr && vc_sets_.size() == 1 && (vc_sets_[0] & all_vcs) == all_vcs &&
-                     num_classes_ == 1 && class_masks_[0] == all_vcs && !any_gap_ && !batched_ && va_delay_ == 1 &&
-                     sa_delay_ == 1 && !wait_for_tail_ && changes_.empty();
+  const bool simple = routing_ == nullptr && num_classes_ == 1 && class_masks_[0] == all_vcs && static_classes_ == 0 &&
+                      !any_gap_ && !batched_ && va_delay_ == 1 && sa_delay_ == 1 && !wait_for_tail_ && changes_.empty();
   const bool small = !small_.empty();
+  const bool ways = simple && small && ways_ != nullptr;
+  const bool plain = simple && ways_ == nullptr && vc_sets_.size() == 1 && (vc_sets_[0] & all_vcs) == all_vcs;
   const bool common = plain && small && num_vcs_ == 4 && ring_mask_ == 7;
 #if defined(__x86_64__)
   if (!portable && __builtin_cpu_supports("bmi") != 0 && __builtin_cpu_supports("bmi2") != 0) {
     if (!forks_.empty()) return Cycle::forking_bmi;
     if (allocation_ != nullptr) return small ? Cycle::small_allocators_bmi : Cycle::large_allocators_bmi;
     if (common) return far_ ? Cycle::common_far_bmi : Cycle::common_bmi;
+    if (ways) return Cycle::ways_bmi;
     if (plain) return small ? Cycle::small_plain_bmi : Cycle::large_plain_bmi;
     return small ? Cycle::small_any_bmi : Cycle::large_any_bmi;
   }
@@ -967,6 +995,7 @@ FlitNetwork::CycleFunction FlitNetwork::choose_cycle([[maybe_unused]] bool porta
   if (!forks_.empty()) return Cycle::forking;
   if (allocation_ != nullptr) return small ? Cycle::small_allocators : Cycle::large_allocators;
   if (common) return far_ ? Cycle::common_far : Cycle::common;
+  if (ways) return Cycle::ways;
   if (plain) return small ? Cycle::small_plain : Cycle::large_plain;
   return small ? Cycle::small_any : Cycle::large_any;
 }

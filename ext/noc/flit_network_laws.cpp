@@ -274,6 +274,7 @@ std::size_t FlitNetwork::core_bytes() const {
   sum += bytes(streams_) + bytes(booksim_draws_) + bytes(queue_order_) + bytes(to_route_) + bytes(arrived_);
   sum += bytes(candidates_) + bytes(candidate_count_) + bytes(asking_) + bytes(asking_active_) + bytes(packet_number_);
   if (models_ != nullptr) sum += models_->core_bytes();
+  if (ways_ != nullptr) sum += ways_->core_bytes();
   sum += bytes(source_owned_) + bytes(awaits_tail_);
   if (allocation_ != nullptr) {
     sum += sizeof(Allocation) + allocation_->vcs.core_bytes() + allocation_->ports.core_bytes() +
@@ -434,8 +435,8 @@ void FlitNetwork::visit(sim::Visitor& v) {
     v.value(Kind::state, stuck_);
     models_->visit(v, cycle_);
   }
-  if (routing_ == nullptr) return;
   v.vector(Kind::state, streams_);
+  if (routing_ == nullptr) return;
   for (BooksimRandom& draws : booksim_draws_) draws.visit(v);
   v.vector(Kind::state, queue_order_);
   v.vector(Kind::state, candidates_);

@@ -49,6 +49,11 @@ std::uint32_t RouterView::queued_flits(std::uint32_t port) const {
 void FlitNetwork::build_routing(const NetworkSpec& spec) {
   const RoutingKind kind = spec.routing.kind;
   if (kind == RoutingKind::table) return;
+  for (std::uint32_t r = 0; r < num_routers_; ++r) streams_.emplace_back(spec.routing.seed, r);
+  if (is_oblivious(kind) && !spec.compat_booksim2) {
+    ways_ = std::make_unique<RouteWays>(make_ways(spec));
+    return;
+  }
   routing_ = kind == RoutingKind::plugin ? spec.routing.plugin->create(spec) : make_builtin(spec);
   traits_ = routing_->traits();
   traits_.several = traits_.several || traits_.adaptive;
@@ -58,7 +63,6 @@ void FlitNetwork::build_routing(const NetworkSpec& spec) {
   candidate_count_.resize(vcs);
   asking_.resize(num_routers_);
   asking_active_.resize(router_words_);
-  for (std::uint32_t r = 0; r < num_routers_; ++r) streams_.emplace_back(spec.routing.seed, r);
   if (spec.compat_booksim2) {
     booksim_draws_.emplace_back(static_cast<std::int32_t>(spec.routing.seed & 0x3FFFFFFFU));
     draws_.booksim_ = booksim_draws_.data();
@@ -78,11 +82,10 @@ void FlitNetwork::fail(std::uint32_t id, const std::string& what) {
   stuck_ = 1;
 }
 
-// Whether a head may not be sent where a candidate says.
-bool FlitNetwork::is_wrong(std::uint32_t id, const Candidate& candidate) const {
+// Whether a packet may not be sent where a candidate says.
+bool FlitNetwork::is_wrong(std::uint32_t r, const Packet& packet, const Candidate& candidate) const {
   if (candidate.port >= ports_) return true;
-  const Packet& packet = packets_[rings_[input(id).front] & kPacketMask];
-  const Port& out = port(id >> 6U, candidate.port);
+  const Port& out = port(r, candidate.port);
   const bool leads = out.terminal != kNoLink ? out.terminal == as_u32(packet.dest) : out.link_time != 0;
   return !leads || (candidate.vc_mask & class_masks_[packet.message_class]) == 0;
 }
@@ -106,33 +109,30 @@ std::string FlitNetwork::wrong_candidate(std::uint32_t id, const Candidate& cand
 // Asks the function for the head at the front of `id`; false: it is held back, or the run has failed.
 bool FlitNetwork::ask(std::uint32_t id, std::uint32_t now) {
   const std::uint32_t r = id >> 6U;
-  const std::uint32_t bit = id & 63U;
-  const std::uint32_t slot = rings_[input(id).front] & kPacketMask;
+  const InputVc& vc = input(id);
+  const std::uint32_t slot = rings_[vc.front] & kPacketMask;
   Packet& packet = packets_[slot];
-  Candidate* candidates = &candidates_[dense(id) * candidate_room_];
+  const std::size_t number = dense(id);
+  Candidate* candidates = &candidates_[number * candidate_room_];
   draws_.stream_ = &streams_[r];
-  RouteRequest request;
-  request.router = r;
-  request.in_port = port_of_[bit];
-  request.in_vc = vc_of_[bit];
-  request.from_terminal = port(r, port_of_[bit]).source != 0;
-  request.source = as_u32(packet.source);
-  request.dest = as_u32(packet.dest);
-  request.message_class = packet.message_class;
-  request.class_vcs = class_masks_[packet.message_class];
-  request.hops = static_cast<std::uint32_t>(packet.path >> 32U) - 1;
-  request.size_flits = as_u32(packet.size);
-  request.cycle = cycle_;
-  request.packet = packet_number_[slot];
-  request.state = packet.route_state;
-  request.draws = &draws_;
+  RouteRequest request{.router = r,
+                       .in_port = vc.port,
+                       .in_vc = vc.vc,
+                       .from_terminal = port(r, vc.port).source != 0,
+                       .source = as_u32(packet.source),
+                       .dest = as_u32(packet.dest),
+                       .message_class = packet.message_class,
+                       .class_vcs = class_masks_[packet.message_class],
+                       .hops = static_cast<std::uint32_t>(packet.path >> 32U) - 1,
+                       .size_flits = as_u32(packet.size),
+                       .cycle = cycle_,
+                       .packet = packet_number_[slot],
+                       .state = packet.route_state,
+                       .draws = &draws_};
   const RouterView view(*this, r, now);
-  const RoutingKind kind = spec_.routing.kind;
-  const std::int32_t count = kind == RoutingKind::plugin
-                                 ? routing_->route(request, view, candidates, candidate_room_)
-                                 : route_builtin(kind, *routing_, request, view, candidates, candidate_room_);
+  const std::int32_t count = route_builtin(spec_.routing.kind, *routing_, request, view, candidates, candidate_room_);
   packet.route_state = request.state;
-  candidate_count_[dense(id)] = 0;
+  candidate_count_[number] = 0;
   if (count <= 0) {
     if (count < 0) fail(id, routing_->failure());
     return false;
@@ -142,13 +142,13 @@ bool FlitNetwork::ask(std::uint32_t id, std::uint32_t now) {
     return false;
   }
   for (std::uint32_t i = 0; i < as_u32(count); ++i) {
-    if (is_wrong(id, candidates[i])) [[unlikely]] {
+    if (is_wrong(r, packet, candidates[i])) [[unlikely]] {
       fail(id, wrong_candidate(id, candidates[i]));
       return false;
     }
     candidates[i].vc_mask = vcs_of(packet, candidates[i].vc_mask);
   }
-  candidate_count_[dense(id)] = as_u8(as_u32(count));
+  candidate_count_[number] = as_u8(as_u32(count));
   return true;
 }
 
@@ -156,13 +156,14 @@ bool FlitNetwork::ask(std::uint32_t id, std::uint32_t now) {
 void FlitNetwork::offer_candidates(std::uint32_t id, std::uint32_t join, std::uint32_t now) {
   const std::uint32_t r = id >> 6U;
   const std::uint64_t bit = bit64(id & 63U);
-  const Candidate* candidates = &candidates_[dense(id) * candidate_room_];
+  const std::size_t number = dense(id);
+  const Candidate* candidates = &candidates_[number * candidate_room_];
   InputVc& vc = input(id);
   vc.send_to(candidates[0].port);
   vc.vcs = candidates[0].vc_mask;
-  for (std::uint32_t i = 0; i < candidate_count_[dense(id)]; ++i) {
-    port(r, candidates[i].port).to |= bit;
-  }
+  const std::uint32_t count = candidate_count_[number];
+  Port* const ports = &port(r, 0);
+  for (std::uint32_t i = 0; i < count; ++i) ports[candidates[i].port].to |= bit;
   if (join <= now + 1) {
     join_va(r, bit, join);
   } else {
@@ -173,10 +174,11 @@ void FlitNetwork::offer_candidates(std::uint32_t id, std::uint32_t join, std::ui
 void FlitNetwork::drop_candidates(std::uint32_t id) {
   const std::uint32_t r = id >> 6U;
   const std::uint64_t bit = bit64(id & 63U);
-  const Candidate* candidates = &candidates_[dense(id) * candidate_room_];
-  for (std::uint32_t i = 0; i < candidate_count_[dense(id)]; ++i) {
-    port(r, candidates[i].port).to &= ~bit;
-  }
+  const std::size_t number = dense(id);
+  const Candidate* candidates = &candidates_[number * candidate_room_];
+  const std::uint32_t count = candidate_count_[number];
+  Port* const ports = &port(r, 0);
+  for (std::uint32_t i = 0; i < count; ++i) ports[candidates[i].port].to &= ~bit;
 }
 
 // The function is asked again in the next cycle.
@@ -258,12 +260,15 @@ void FlitNetwork::ask_again(std::uint32_t now) {
 
 // Un-owned output VCs that a head asks for: those of its best priority that has any.
 std::uint64_t FlitNetwork::asked_vcs(std::uint32_t id) const {
-  const Candidate* candidates = &candidates_[dense(id) * candidate_room_];
+  const std::size_t number = dense(id);
+  const Candidate* candidates = &candidates_[number * candidate_room_];
+  const std::uint32_t count = candidate_count_[number];
+  const Port* const ports = &port(id >> 6U, 0);
   std::uint64_t asked = 0;
   std::uint32_t best = ~0U;
-  for (std::uint32_t i = 0; i < candidate_count_[dense(id)]; ++i) {
+  for (std::uint32_t i = 0; i < count; ++i) {
     const Candidate& candidate = candidates[i];
-    const std::uint32_t free = port(id >> 6U, candidate.port).free_vcs & candidate.vc_mask;
+    const std::uint32_t free = ports[candidate.port].free_vcs & candidate.vc_mask;
     if (free == 0) continue;
     if (!spec_.compat_booksim2) {
       if (candidate.priority > best) continue;
@@ -291,12 +296,24 @@ void FlitNetwork::head_waits(std::uint32_t id, std::uint32_t now) {
 // one.
 void FlitNetwork::allocate_several(std::uint32_t r, std::uint64_t requests, std::uint32_t now) {
   const std::uint32_t base = r << 6U;
+  if (single(requests)) {  // it gets what it accepts first
+    const std::uint32_t id = base + lowest(requests);
+    const std::uint64_t asked = asked_vcs(id);
+    if (asked == 0) {
+      head_waits(id, now);
+    } else {
+      grant_candidate(id, round_robin(asked, input(id).output_vc + 1U), now);
+    }
+    return;
+  }
   std::uint64_t asks[64];
   std::uint64_t asked = 0;
+  std::uint64_t clash = 0;  // output VCs that several ask for
   for (std::uint64_t rest = requests; rest != 0; rest &= rest - 1) {
     const std::uint32_t bit = lowest(rest);
     const std::uint32_t id = base + bit;
     asks[bit] = asked_vcs(id);
+    clash |= asked & asks[bit];
     asked |= asks[bit];
     if (asks[bit] != 0) continue;
     requests &= ~bit64(bit);
@@ -304,7 +321,12 @@ void FlitNetwork::allocate_several(std::uint32_t r, std::uint64_t requests, std:
   }
   std::uint64_t grants[64];  // output VCs, per head
   std::uint64_t granted = 0;
-  for (std::uint64_t rest = asked; rest != 0; rest &= rest - 1) {
+  for (std::uint64_t rest = requests; rest != 0; rest &= rest - 1) {
+    const std::uint32_t bit = lowest(rest);
+    grants[bit] = asks[bit] & ~clash;
+    if (grants[bit] != 0) granted |= bit64(bit);
+  }
+  for (std::uint64_t rest = clash; rest != 0; rest &= rest - 1) {
     const std::uint32_t resource = lowest(rest);
     std::uint64_t heads = 0;
     for (std::uint64_t each = requests; each != 0; each &= each - 1) {
@@ -312,7 +334,6 @@ void FlitNetwork::allocate_several(std::uint32_t r, std::uint64_t requests, std:
       if ((asks[bit] >> resource & 1U) != 0) heads |= bit64(bit);
     }
     const std::uint32_t winner = round_robin(heads, output(base + resource).owner + 1U);
-    if ((granted & bit64(winner)) == 0) grants[winner] = 0;
     granted |= bit64(winner);
     grants[winner] |= bit64(resource);
   }
@@ -340,16 +361,19 @@ void FlitNetwork::grant_candidate(std::uint32_t id, std::uint32_t resource, std:
 }
 
 void FlitNetwork::take_candidate(std::uint32_t id, std::uint32_t resource, std::uint32_t now) {
+  const std::uint32_t r = id >> 6U;
   InputVc& vc = input(id);
   OutputVc& out = output((id & ~63U) + resource);
-  drop_candidates(id);
-  vc.send_to(out.port);
-  vc.vcs = 1U << out.vc;
+  Port& to = port(r, out.port);
+  if (candidate_count_[dense(id)] != 1) {
+    drop_candidates(id);
+    vc.send_to(out.port);
+    to.to |= bit64(id & 63U);
+  }
+  vc.vcs = out.bit;
   vc.output_vc = as_u8(resource);
   out.owner = as_u8(id & 63U);
-  Port& to = port(id >> 6U, out.port);
-  to.to |= bit64(id & 63U);
-  to.free_vcs &= ~(1U << out.vc);
+  to.free_vcs &= ~out.bit;
   stalls((id & ~63U) + resource).lost_vc += now - vc.since;
   order_grant(id);
 }

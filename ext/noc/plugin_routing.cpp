@@ -151,28 +151,28 @@ bool PluginRouting::convert(const RouteRequest& request, std::int32_t count, std
   const std::uint64_t all = (std::uint64_t{1} << topology_.n_vcs) - 1;
   for (std::int32_t i = 0; i < count; ++i) {
     const cosim_candidate& said = raw_[static_cast<std::size_t>(i)];
-    const std::string who = "candidate " + std::to_string(i) + " asks for port " + std::to_string(said.port);
+    const auto who = [&] { return "candidate " + std::to_string(i) + " asks for port " + std::to_string(said.port); };
     if (said.port >= topology_.max_ports) {
-      fail(who + ", expected a port below " + std::to_string(topology_.max_ports));
+      fail(who() + ", expected a port below " + std::to_string(topology_.max_ports));
       return false;
     }
     const std::uint32_t at = request.router * topology_.max_ports + said.port;
     if (graph_.neighbor(at) == COSIM_NO_LINK && graph_.ejects(at) == COSIM_NO_LINK) {
-      fail(who + ", which has no link");
+      fail(who() + ", which has no link");
       return false;
     }
     if (graph_.ejects(at) != COSIM_NO_LINK && graph_.ejects(at) != request.dest) {
-      fail(who + ", which ejects at endpoint " + std::to_string(graph_.ejects(at)) + ", expected endpoint " +
+      fail(who() + ", which ejects at endpoint " + std::to_string(graph_.ejects(at)) + ", expected endpoint " +
            std::to_string(request.dest));
       return false;
     }
     const std::uint64_t mask = said.vc_mask == ~std::uint64_t{0} ? vcs : said.vc_mask;
     if (mask == 0) {
-      fail(who + " and allows no VC");
+      fail(who() + " and allows no VC");
       return false;
     }
     if ((mask & ~all) != 0 || (mask & ~vcs) != 0) {
-      fail(who + " with the VC mask " + std::to_string(mask) + ", expected VCs of " +
+      fail(who() + " with the VC mask " + std::to_string(mask) + ", expected VCs of " +
            ((mask & ~all) != 0
                 ? "the " + std::to_string(topology_.n_vcs) + " there are"
                 : "message class " + std::to_string(request.message_class) + ", mask " + std::to_string(vcs)));
@@ -229,7 +229,8 @@ std::int32_t PluginRouting::route(RouteRequest& request, const RouterView& view,
             "route changed an answer that it had said holds always (for this node, input port, destination and class)");
       }
     }
-    std::copy_n(candidates_.begin() + static_cast<std::ptrdiff_t>(answer.first), answer.count, candidates);
+    const Candidate* kept = &candidates_[answer.first];
+    for (std::uint32_t i = 0; i < answer.count; ++i) candidates[i] = kept[i];
     return static_cast<std::int32_t>(answer.count);
   }
   bool always = false;

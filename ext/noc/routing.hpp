@@ -1,8 +1,10 @@
 // What a head may ask for next: the seam between a network and its routing.
 //
 // A routing is one of three:
-// - a table, [router * terminals + destination] -> (port, VC set): the fast path, looked up inside the core;
-// - a built-in function (RoutingKind): a final class of routing_<name>.hpp that routing_builtin.hpp calls directly;
+// - a table, [router * terminals + destination] -> (port, VC set), or where chance or the half of a ring has a say the
+//   RouteWays of an oblivious RoutingKind: the fast path, looked up inside the core;
+// - a built-in function (RoutingKind): a final class of routing_<name>.hpp that routing_builtin.hpp calls directly. In
+//   BookSim2-compatible mode oblivious kinds are functions too, called in the order of its draws;
 // - a plug-in: any other RoutingFunction, made by RoutingSpec::plugin; one virtual call per head and router.
 //
 // A head is routed once when it reaches the front of its VC, R cycles before its first VC allocation. A head that was
@@ -10,7 +12,8 @@
 // keeps its candidates. No candidates means "held back": it is routed again in the next cycle.
 //
 // To add a built-in: write `class NewRouting final : public RoutingFunction` in routing_<name>.hpp/.cpp; name it in
-// RoutingKind; add it to the two switches of routing_builtin.hpp (make_builtin and route_builtin). What it needs from
+// RoutingKind; add it to the two switches of routing_builtin.hpp (make_builtin and route_builtin). An oblivious one is a
+// function that fills RouteWays instead, named in is_oblivious and make_ways. What it needs from
 // the configuration are fields of RoutingSpec; what it needs from the graph it computes in its constructor from the
 // NetworkSpec. Keep everything that changes in RouteRequest::state (per packet) or show it in visit().
 #pragma once

@@ -10,6 +10,7 @@
 
 #include "noc/booksim_random.hpp"
 #include "noc/flit_network.hpp"
+#include "noc/routing_builtin.hpp"
 #include "noc/topology.hpp"
 #include "sim/random.hpp"
 
@@ -49,6 +50,19 @@ class WrittenFactory final : public noc::RoutingFactory {
  private:
   RoutingTraits traits_;
   Written::Function function_;
+};
+
+// The ways of a network of an oblivious kind, asked head by head.
+class AsFunction final : public noc::RoutingFactory {
+ public:
+  explicit AsFunction(const noc::NetworkSpec& spec) : spec_(spec) {}
+  [[nodiscard]] std::string name() const override { return "ways"; }
+  [[nodiscard]] std::unique_ptr<noc::RoutingFunction> create(const noc::NetworkSpec&) const override {
+    return noc::make_builtin(spec_);
+  }
+
+ private:
+  noc::NetworkSpec spec_;
 };
 
 // Productive ports of a 4x4 mesh, dimension 0 first; 4 at the destination.
@@ -118,11 +132,14 @@ noc::NetworkSpec mesh(RoutingTraits traits, Written::Function function, bool com
 
 void offer_random(noc::FlitNetwork& network, int packets) {
   sim::RandomStream random(7, 0);
+  const std::uint64_t nodes = network.spec().terminals.size();
+  const auto classes = static_cast<int>(network.spec().classes.size());
   for (int i = 0; i < packets; ++i) {
     noc::PacketIn packet;
     packet.create_cycle = i / 8;
-    packet.source = static_cast<std::int32_t>(random.below(16));
-    packet.dest = static_cast<std::int32_t>(random.below(16));
+    packet.source = static_cast<std::int32_t>(random.below(nodes));
+    packet.dest = static_cast<std::int32_t>(random.below(nodes));
+    if (classes != 0) packet.message_class = i % classes;
     packet.size_flits = 1 + static_cast<std::int32_t>(random.below(5));
     packet.tag = static_cast<std::uint64_t>(i);
     network.offer(packet);
@@ -168,6 +185,33 @@ TEST_CASE("dimension order as a function is the table, cycle by cycle, however i
                                        RoutingTraits{true, true, true}, RoutingTraits{true, false, false}}) {
       CHECK(run(mesh(traits, dimension_order, compat)) == table);
     }
+  }
+}
+
+TEST_CASE("ways that are looked up in the cycle are those of the function, draw by draw") {
+  const std::array<std::int32_t, 2> latency = {1, 1};
+  const auto ring = [&](noc::RoutingKind kind, std::int32_t side) {
+    noc::NetworkSpec spec;
+    const std::array<std::int32_t, 2> shape = {side, side};
+    noc::build_grid(spec, shape, true, 1, latency, 8);
+    spec.routing.kind = kind;
+    return spec;
+  };
+  noc::NetworkSpec tree;
+  noc::build_fat_tree(tree, 4, 2, {1, 8});
+  tree.routing.kind = noc::RoutingKind::nca;
+  noc::NetworkSpec slow = ring(noc::RoutingKind::dateline, 4);  // no plain shape
+  slow.routing_delay = 2;
+  noc::NetworkSpec classes = ring(noc::RoutingKind::dateline, 4);
+  classes.classes = {{3U, 0}, {12U, 0}};
+  const noc::NetworkSpec specs[] = {
+      ring(noc::RoutingKind::dateline, 4), ring(noc::RoutingKind::dateline_booksim, 4), tree, slow, classes,
+      ring(noc::RoutingKind::dateline, 20)};
+  for (const noc::NetworkSpec& spec : specs) {
+    noc::NetworkSpec function = spec;
+    function.routing.kind = noc::RoutingKind::plugin;
+    function.routing.plugin = std::make_shared<AsFunction>(spec);
+    CHECK(run(spec, 1500) == run(function, 1500));
   }
 }
 

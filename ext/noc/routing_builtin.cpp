@@ -1,17 +1,27 @@
 #include "noc/routing_builtin.hpp"
 
+#include "noc/routing_nca.hpp"
 #include "noc/spec.hpp"
 
 namespace cosim::noc {
 
+RouteWays make_ways(const NetworkSpec& spec) {
+  switch (spec.routing.kind) {
+    case RoutingKind::dateline:
+      return dateline_ways(spec);
+    case RoutingKind::dateline_booksim:
+      return booksim_dateline_ways(spec);
+    default:
+      return nca_ways(spec);
+  }
+}
+
 std::unique_ptr<RoutingFunction> make_builtin(const NetworkSpec& spec) {
   switch (spec.routing.kind) {
     case RoutingKind::dateline:
-      return std::make_unique<DatelineRouting>(spec);
     case RoutingKind::dateline_booksim:
-      return std::make_unique<BooksimDatelineRouting>(spec);
     case RoutingKind::nca:
-      return std::make_unique<NcaRouting>(spec);
+      return std::make_unique<ObliviousRouting>(make_ways(spec));
     case RoutingKind::odd_even:
       return std::make_unique<OddEvenRouting>(spec);
     case RoutingKind::west_first:

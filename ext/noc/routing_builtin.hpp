@@ -4,11 +4,19 @@
 #include <cstdint>
 #include <memory>
 
+#include "noc/route_ways.hpp"
 #include "noc/routing.hpp"
 #include "noc/routing_grid.hpp"
-#include "noc/routing_nca.hpp"
 
 namespace cosim::noc {
+
+// Whether a kind's routes are RouteWays: made without the network's own state.
+[[nodiscard]] constexpr bool is_oblivious(RoutingKind kind) {
+  return kind == RoutingKind::dateline || kind == RoutingKind::dateline_booksim || kind == RoutingKind::nca;
+}
+
+// Those of an oblivious spec.routing.kind. Throws std::invalid_argument when it cannot serve this network.
+[[nodiscard]] RouteWays make_ways(const NetworkSpec& spec);
 
 // The function of spec.routing.kind, neither `table` nor `plugin`. Throws std::invalid_argument when it cannot serve
 // this network.
@@ -19,11 +27,9 @@ inline std::int32_t route_builtin(RoutingKind kind, RoutingFunction& function, R
                                   const RouterView& view, Candidate* candidates, std::uint32_t room) {
   switch (kind) {
     case RoutingKind::dateline:
-      return static_cast<DatelineRouting&>(function).route(request, view, candidates, room);
     case RoutingKind::dateline_booksim:
-      return static_cast<BooksimDatelineRouting&>(function).route(request, view, candidates, room);
     case RoutingKind::nca:
-      return static_cast<NcaRouting&>(function).route(request, view, candidates, room);
+      return static_cast<ObliviousRouting&>(function).route(request, view, candidates, room);
     case RoutingKind::odd_even:
       return static_cast<OddEvenRouting&>(function).route(request, view, candidates, room);
     case RoutingKind::west_first:

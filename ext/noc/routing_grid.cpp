@@ -29,6 +29,56 @@ std::vector<std::uint32_t> class_masks(const NetworkSpec& spec) {
   return masks;
 }
 
+// The VCs of every message class in two parts.
+std::vector<RouteWays::Halves> halved_vcs(const NetworkSpec& spec, bool overlap) {
+  std::vector<RouteWays::Halves> classes;
+  for (const std::uint32_t mask : class_masks(spec)) {
+    const std::int32_t count = std::popcount(mask);
+    if (count < 2) {
+      throw std::invalid_argument("dateline routing needs at least 2 VCs of every message class, got " +
+                                  std::to_string(count));
+    }
+    RouteWays::Halves halves;
+    std::int32_t position = 0;
+    for (std::uint32_t rest = mask; rest != 0; rest &= rest - 1, ++position) {
+      const std::uint32_t bit = rest & (~rest + 1);
+      const bool in_low = position < count - count / 2;
+      if (in_low) halves.lower |= bit;
+      if (overlap ? position >= count / 2 : !in_low) halves.upper |= bit;
+    }
+    classes.push_back(halves);
+  }
+  return classes;
+}
+
+RouteWays ring_ways(const NetworkSpec& spec, bool booksim) {
+  const Grid grid(spec);
+  const std::size_t routers = as_size(spec.routers);
+  const std::size_t terminals = spec.terminals.size();
+  RouteWays ways(routers, terminals, 2 * grid.dimensions(), halved_vcs(spec, booksim));
+  for (std::uint32_t router = 0; router < routers; ++router) {
+    for (std::uint32_t d = 0; d < grid.dimensions() && !booksim; ++d) {
+      if (grid.at(router, d) + 1 == grid.size(d)) ways.close(router, 2 * d);
+      if (grid.at(router, d) == 0) ways.close(router, 2 * d + 1);
+    }
+    for (std::uint32_t dest = 0; dest < terminals; ++dest) {
+      const std::uint32_t goal = grid.router_of(dest);
+      const std::uint32_t d = grid.first_difference(router, goal);
+      if (d == grid.dimensions()) {
+        ways.eject(router, dest, grid.port_of(dest));
+        continue;
+      }
+      const std::int32_t k = grid.size(d);
+      const std::int32_t ahead = (grid.at(goal, d) - grid.at(router, d) + k) % k;
+      std::vector<std::uint8_t> ports;
+      if (2 * ahead >= k) ports.push_back(as_u8(2 * d + 1));
+      if (2 * ahead <= k) ports.push_back(as_u8(2 * d));
+      ways.lead(router, dest, ports, booksim && grid.at(router, d) > grid.at(goal, d));
+    }
+  }
+  return ways;
+}
+
 }  // namespace
 
 Grid::Grid(const NetworkSpec& spec) : shape_(spec.routing.shape) {
@@ -56,63 +106,8 @@ std::uint32_t Grid::first_difference(std::uint32_t a, std::uint32_t b) const {
   return d;
 }
 
-HalvedVcs::HalvedVcs(const NetworkSpec& spec, bool overlap) {
-  for (const std::uint32_t mask : class_masks(spec)) {
-    const std::int32_t count = std::popcount(mask);
-    if (count < 2) {
-      throw std::invalid_argument("dateline routing needs at least 2 VCs of every message class, got " +
-                                  std::to_string(count));
-    }
-    std::uint32_t low = 0;
-    std::uint32_t high = 0;
-    std::int32_t position = 0;
-    for (std::uint32_t rest = mask; rest != 0; rest &= rest - 1, ++position) {
-      const std::uint32_t bit = rest & (~rest + 1);
-      const bool in_low = position < count - count / 2;
-      if (in_low) low |= bit;
-      if (overlap ? position >= count / 2 : !in_low) high |= bit;
-    }
-    lower.push_back(low);
-    upper.push_back(high);
-  }
-}
-
-std::int32_t DatelineRouting::route(RouteRequest& request, const RouterView& /*view*/, Candidate* candidates,
-                                    std::uint32_t /*room*/) {
-  const std::uint32_t goal = grid_.router_of(request.dest);
-  const std::uint32_t d = grid_.first_difference(request.router, goal);
-  if (d == grid_.dimensions()) return one(candidates, grid_.port_of(request.dest), kAllVcs);
-  const std::int32_t k = grid_.size(d);
-  const std::int32_t here = grid_.at(request.router, d);
-  std::uint32_t port = request.in_port ^ 1U;
-  if (request.in_port / 2 != d) {  // enters the ring
-    request.state = 0;
-    const std::int32_t ahead = (grid_.at(goal, d) - here + k) % k;
-    const bool backwards = 2 * ahead > k || (2 * ahead == k && request.draws->below(2) == 0);
-    port = 2 * d + (backwards ? 1U : 0U);
-  }
-  const bool closes = (port & 1U) == 0 ? here + 1 == k : here == 0;
-  if (closes) request.state = 1;
-  return one(candidates, port, (request.state != 0 ? vcs_.upper : vcs_.lower)[request.message_class]);
-}
-
-std::int32_t BooksimDatelineRouting::route(RouteRequest& request, const RouterView& /*view*/, Candidate* candidates,
-                                           std::uint32_t /*room*/) {
-  const std::uint32_t goal = grid_.router_of(request.dest);
-  const std::uint32_t d = grid_.first_difference(request.router, goal);
-  if (d == grid_.dimensions()) return one(candidates, grid_.port_of(request.dest), kAllVcs);
-  std::uint32_t port = request.in_port ^ 1U;
-  if (request.in_port / 2 != d) {
-    const std::int32_t k = grid_.size(d);
-    const std::int32_t here = grid_.at(request.router, d);
-    const std::int32_t there = grid_.at(goal, d);
-    const std::int32_t ahead = (there - here + k) % k;
-    const bool forwards = 2 * ahead < k || (2 * ahead == k && request.draws->below(2) == 1);
-    port = 2 * d + (forwards ? 0U : 1U);
-    request.state = here > there ? 1 : 0;
-  }
-  return one(candidates, port, (request.state != 0 ? vcs_.upper : vcs_.lower)[request.message_class]);
-}
+RouteWays dateline_ways(const NetworkSpec& spec) { return ring_ways(spec, false); }
+RouteWays booksim_dateline_ways(const NetworkSpec& spec) { return ring_ways(spec, true); }
 
 OddEvenRouting::OddEvenRouting(const NetworkSpec& spec) : grid_(spec) { need_plane(grid_, "odd_even"); }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "noc/route_ways.hpp"
 #include "noc/routing.hpp"
 
 namespace cosim::noc {
@@ -31,39 +32,14 @@ class Grid {
   std::vector<std::uint8_t> port_of_;
 };
 
-// The VCs of every message class in two parts. With an odd number the parts share the middle VC when `overlap`, else
-// the lower one is larger. Throws std::invalid_argument when a class has one VC only.
-struct HalvedVcs {
-  HalvedVcs(const NetworkSpec& spec, bool overlap);
-  std::vector<std::uint32_t> lower;
-  std::vector<std::uint32_t> upper;
-};
-
 // Dimension order on a torus, the shorter way round, at equal ways either by chance. A packet starts each ring on the
-// lower VCs and takes the upper ones from the link that closes the ring on (Dally and Seitz, 1987).
-class DatelineRouting final : public RoutingFunction {
- public:
-  explicit DatelineRouting(const NetworkSpec& spec) : grid_(spec), vcs_(spec, false) {}
-  [[nodiscard]] RoutingTraits traits() const override { return {false, false, true}; }
-  std::int32_t route(RouteRequest& request, const RouterView& view, Candidate* candidates, std::uint32_t room) override;
+// lower half of its class's VCs and takes the upper one from the link that closes the ring on (Dally and Seitz, 1987);
+// of an odd number the lower half is larger. Throws std::invalid_argument when a class has one VC only.
+[[nodiscard]] RouteWays dateline_ways(const NetworkSpec& spec);
 
- private:
-  Grid grid_;
-  HalvedVcs vcs_;
-};
-
-// BookSim2's dim_order_torus: as dateline, but the VCs of a ring are chosen when it is entered and kept: the upper ones
-// when the coordinate is above the destination's, in both directions.
-class BooksimDatelineRouting final : public RoutingFunction {
- public:
-  explicit BooksimDatelineRouting(const NetworkSpec& spec) : grid_(spec), vcs_(spec, true) {}
-  [[nodiscard]] RoutingTraits traits() const override { return {false, false, true}; }
-  std::int32_t route(RouteRequest& request, const RouterView& view, Candidate* candidates, std::uint32_t room) override;
-
- private:
-  Grid grid_;
-  HalvedVcs vcs_;
-};
+// BookSim2's dim_order_torus: as dateline, but the half of a ring is chosen when it is entered and kept: the upper one
+// when the coordinate is above the destination's, in both directions. The halves of an odd number share the middle VC.
+[[nodiscard]] RouteWays booksim_dateline_ways(const NetworkSpec& spec);
 
 // Odd-even turns on a 2D mesh, minimal (Chiu, IEEE TPDS 2000, figure 6): no turn from east to north or south in even
 // columns, none from north or south to west in odd ones.

@@ -4,11 +4,11 @@
 #include <stdexcept>
 
 #include "noc/bits.hpp"
-#include "noc/spec.hpp"
 
 namespace cosim::noc {
 
-NcaRouting::NcaRouting(const NetworkSpec& spec) : terminals_(spec.terminals.size()) {
+RouteWays nca_ways(const NetworkSpec& spec) {
+  const std::size_t terminals = spec.terminals.size();
   const std::vector<std::int32_t>& level = spec.routing.level;
   if (level.size() != as_size(spec.routers)) throw std::invalid_argument("nca needs the levels of a fat tree");
   std::vector<std::vector<const LinkSpec*>> from(level.size());
@@ -21,13 +21,13 @@ NcaRouting::NcaRouting(const NetworkSpec& spec) : terminals_(spec.terminals.size
   for (std::size_t r = 0; r < rising.size(); ++r) rising[r] = static_cast<std::int32_t>(r);
   std::stable_sort(rising.begin(), rising.end(),
                    [&](std::int32_t a, std::int32_t b) { return level[as_size(a)] < level[as_size(b)]; });
-  std::vector<std::vector<std::uint8_t>> ways(level.size() * terminals_);
-  for (std::size_t node = 0; node < terminals_; ++node) {
+  std::vector<std::vector<std::uint8_t>> ways(level.size() * terminals);
+  for (std::size_t node = 0; node < terminals; ++node) {
     const TerminalSpec& home = spec.terminals[node];
     std::vector<char> descends(level.size(), 0);
     descends[as_size(home.router)] = 1;
     for (const std::int32_t r : rising) {
-      auto& ports = ways[as_size(r) * terminals_ + node];
+      auto& ports = ways[as_size(r) * terminals + node];
       if (r == home.router) ports = {as_u8(as_u32(home.port))};
       for (const LinkSpec* link : from[as_size(r)]) {
         const bool down = level[as_size(link->to_router)] < level[as_size(r)];
@@ -44,32 +44,30 @@ NcaRouting::NcaRouting(const NetworkSpec& spec) : terminals_(spec.terminals.size
       for (const LinkSpec* link : from[r]) {
         const std::size_t to = as_size(link->to_router);
         if (level[to] <= level[r] || reaches[to] == 0) continue;
-        ways[r * terminals_ + node].push_back(as_u8(as_u32(link->from_port)));
+        ways[r * terminals + node].push_back(as_u8(as_u32(link->from_port)));
         reaches[r] = 1;
       }
     }
   }
   for (const TerminalSpec& source : spec.terminals) {
-    for (std::size_t node = 0; node < terminals_; ++node) {
-      if (!ways[as_size(source.router) * terminals_ + node].empty()) continue;
+    for (std::size_t node = 0; node < terminals; ++node) {
+      if (!ways[as_size(source.router) * terminals + node].empty()) continue;
       throw std::invalid_argument("router " + std::to_string(source.router) + " does not reach node " +
                                   std::to_string(node) + " by links up and then down");
     }
   }
-  for (const auto& ports : ways) {
-    first_.push_back(static_cast<std::uint32_t>(ports_.size()));
-    ports_.insert(ports_.end(), ports.begin(), ports.end());
+  RouteWays chosen(level.size(), terminals);
+  for (std::size_t r = 0; r < level.size(); ++r) {
+    for (std::size_t node = 0; node < terminals; ++node) {
+      const std::vector<std::uint8_t>& ports = ways[r * terminals + node];
+      if (as_size(spec.terminals[node].router) == r) {
+        chosen.eject(r, node, ports[0]);
+      } else if (!ports.empty()) {
+        chosen.lead(r, node, ports);
+      }
+    }
   }
-  first_.push_back(static_cast<std::uint32_t>(ports_.size()));
-}
-
-std::int32_t NcaRouting::route(RouteRequest& request, const RouterView& /*view*/, Candidate* candidates,
-                               std::uint32_t /*room*/) {
-  const std::size_t at = request.router * terminals_ + request.dest;
-  const std::uint32_t ways = first_[at + 1] - first_[at];
-  const std::uint32_t chosen = first_[at] + (ways > 1 ? request.draws->below(ways) : 0);
-  candidates[0] = {~0U, ports_[chosen], 0, 0};
-  return 1;
+  return chosen;
 }
 
 }  // namespace cosim::noc
