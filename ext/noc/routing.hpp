@@ -12,10 +12,10 @@
 // keeps its candidates. No candidates means "held back": it is routed again in the next cycle.
 //
 // To add a built-in: write `class NewRouting final : public RoutingFunction` in routing_<name>.hpp/.cpp; name it in
-// RoutingKind; add it to the two switches of routing_builtin.hpp (make_builtin and route_builtin). An oblivious one is a
-// function that fills RouteWays instead, named in is_oblivious and make_ways. What it needs from
-// the configuration are fields of RoutingSpec; what it needs from the graph it computes in its constructor from the
-// NetworkSpec. Keep everything that changes in RouteRequest::state (per packet) or show it in visit().
+// RoutingKind; add it to the two switches of routing_builtin.hpp (make_builtin and route_builtin). An oblivious one is
+// a function that makes RouteWays, named in is_oblivious and make_ways. What it needs from the configuration are fields
+// of RoutingSpec; what it needs from the graph it computes in its constructor from the NetworkSpec. Keep everything
+// that changes in RouteRequest::state (per packet) or show it in visit().
 #pragma once
 
 #include <cstdint>
