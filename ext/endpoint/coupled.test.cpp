@@ -10,6 +10,7 @@
 #include "endpoint/flit_network_node.hpp"
 #include "endpoint/memory_node.hpp"
 #include "mem/address_map.hpp"
+#include "mem/test_channels.hpp"
 #include "noc/topology.hpp"
 #include "sim/engine.hpp"
 
@@ -20,34 +21,6 @@ namespace {
 constexpr sim::Fs kNs = 1'000'000;
 constexpr std::int64_t kTile = 256;
 constexpr std::int64_t kRow = 1024;
-
-// HBM2 at 2 Gb/s without refresh and without the rules that these runs never meet: RD is 15 CK behind ACT (which takes
-// two), the last beat 16 CK behind RD, RDs to one bank 4 CK apart, to different bank groups 2.
-mem::ChannelConfig channel(int access_bytes = 32) {
-  using mem::Command;
-  using mem::Scope;
-  mem::ChannelConfig c;
-  c.pseudo_channels = 2;
-  c.bank_groups = 4;
-  c.banks_per_group = 4;
-  c.rows = 64;
-  c.columns = 32;
-  c.access_bytes = access_bytes;
-  c.rules = {
-      {Scope::channel, Command::ACT, Command::ACT, 2},        {Scope::channel, Command::ACT, Command::PREpb, 2},
-      {Scope::pseudo_channel, Command::RD, Command::RD, 2},   {Scope::bank_group, Command::RD, Command::RD, 4},
-      {Scope::pseudo_channel, Command::WR, Command::WR, 2},   {Scope::bank_group, Command::WR, Command::WR, 4},
-      {Scope::pseudo_channel, Command::RD, Command::WR, 13},  {Scope::pseudo_channel, Command::WR, Command::RD, 15},
-      {Scope::pseudo_channel, Command::ACT, Command::ACT, 4}, {Scope::bank, Command::ACT, Command::ACT, 48},
-      {Scope::bank, Command::ACT, Command::RD, 15},           {Scope::bank, Command::ACT, Command::WR, 13},
-      {Scope::bank, Command::ACT, Command::PREpb, 35},        {Scope::bank, Command::RD, Command::PREpb, 5},
-      {Scope::bank, Command::WR, Command::PREpb, 23},         {Scope::bank, Command::PREpb, Command::ACT, 13},
-  };
-  c.read_latency = 16;
-  c.write_latency = 7;
-  c.precharge_ticks = 14;
-  return c;
-}
 
 // A burst, 32 columns, 2 pseudo-channels, 4 bank groups, 4 banks, 64 rows: from the least significant bit on.
 mem::AddressMap address_map(int access_bytes = 32) {
@@ -84,10 +57,11 @@ struct Line {
     m.packet_payload_bytes = payload_bytes;
     m.grant_latency_fs = kNs;
     m.network = 5;
-    memory = engine.add(std::make_unique<endpoint::MemoryNode>(m, channel(), address_map(), engine.graph()));
+    memory =
+        engine.add(std::make_unique<endpoint::MemoryNode>(m, mem::test::hbm2_channel(), address_map(), engine.graph()));
     m.packet_payload_bytes = 256;
-    other = engine.add(
-        std::make_unique<endpoint::MemoryNode>(m, channel(other_bytes), address_map(other_bytes), engine.graph()));
+    other = engine.add(std::make_unique<endpoint::MemoryNode>(m, mem::test::hbm2_channel(other_bytes),
+                                                              address_map(other_bytes), engine.graph()));
     noc::NetworkSpec spec;
     spec.num_vcs = 4;
     spec.vc_buf_size = 8;
@@ -333,8 +307,8 @@ TEST_CASE("a memory node says what is wrong with its configuration") {
   sim::TaskGraph graph;
   endpoint::MemoryNodeConfig m;
   m.packet_payload_bytes = 16;
-  CHECK_THROWS_AS(endpoint::MemoryNode(m, channel(), address_map(), graph), std::invalid_argument);
+  CHECK_THROWS_AS(endpoint::MemoryNode(m, mem::test::hbm2_channel(), address_map(), graph), std::invalid_argument);
   m.packet_payload_bytes = 256;
   m.read_return_slots = 7;
-  CHECK_THROWS_AS(endpoint::MemoryNode(m, channel(), address_map(), graph), std::invalid_argument);
+  CHECK_THROWS_AS(endpoint::MemoryNode(m, mem::test::hbm2_channel(), address_map(), graph), std::invalid_argument);
 }

@@ -116,15 +116,15 @@ std::int64_t Controller::serve(std::span<Offers> offers, std::int64_t tick) {
 }
 
 std::int64_t Controller::next_event() const {
+  std::int32_t t = 0;
   if (unattended_ && quiet() && one_is_busy()) {
     if (busy_ == 0) return kNeverTick;
     const PseudoChannel& p = pcs_[static_cast<std::size_t>(lowest(busy_))];
-    if (p.column.tick < column_from_) find_column(p);
-    if (p.row.tick < row_from_) find_row(p);
-    const std::int32_t least = std::min(p.column.tick, p.row.tick);
-    return least == kFar ? kNeverTick : absolute(least);
+    if (p.column.tick < column_from_ || p.row.tick < row_from_) find_next(p);
+    t = std::min(p.column.tick, p.row.tick);
+  } else {
+    t = next_tick(false);
   }
-  const std::int32_t t = next_tick(false);
   return t == kFar ? kNeverTick : absolute(t);
 }
 

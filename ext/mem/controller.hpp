@@ -174,6 +174,7 @@ class Controller final : public Channel {
   // of a request which is not held back.
   template <bool Plain = false>
   bool take_arrived(std::span<Offers> offers, std::int32_t t, std::int64_t& arrival);
+  void give_slot(int pc, std::int64_t tick);
   [[nodiscard]] bool in_write_queue(const PseudoChannel& p, const Request& r, int bank) const;
   bool insert(PseudoChannel& p, std::uint16_t n);  // whether the scheduler sees anything new
   void unlink(PseudoChannel& p, std::uint16_t n);
@@ -213,6 +214,7 @@ class Controller final : public Channel {
   void find_active(const PseudoChannel& p, Mask banks, BankClass what, Command command, Next& best) const;
   void find_hit(const PseudoChannel& p, Mask banks, bool write, Next& best) const;
   void find_row(const PseudoChannel& p) const;
+  void find_next(const PseudoChannel& p) const;
   void offer_column(const PseudoChannel& p, int bank) const;
   void offer_row(const PseudoChannel& p, int bank) const;
   void offer_active(const PseudoChannel& p, int bank, Op kind) const;

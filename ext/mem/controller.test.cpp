@@ -2,11 +2,11 @@
 
 #include <doctest/doctest.h>
 
-#include <algorithm>
-#include <array>
 #include <random>
 #include <tuple>
 #include <vector>
+
+#include "mem/test_channels.hpp"
 
 using namespace cosim;
 using namespace cosim::mem;
@@ -27,9 +27,7 @@ class StateSize final : public sim::Visitor {
 }  // namespace
 
 TEST_CASE("a row may be closed in the tick of its last hit when no rule keeps them apart") {
-  ChannelConfig c;
-  c.rows = 2;
-  c.columns = 2;
+  ChannelConfig c = test::channel_of({});
   c.log_commands = true;
   c.rules = {{Scope::bank, Command::ACT, Command::RD, 5, 1},
              {Scope::bank, Command::RD, Command::RD, 10, 1},
@@ -52,12 +50,7 @@ TEST_CASE("a row may be closed in the tick of its last hit when no rule keeps th
 }
 
 TEST_CASE("a pseudo-channel of 64 banks with queues of 32 fits 8 KB") {
-  ChannelConfig c;
-  c.stack_ids = 4;
-  c.bank_groups = 4;
-  c.banks_per_group = 4;
-  c.rows = 1 << 15;
-  c.columns = 32;
+  ChannelConfig c = test::channel_of({1, 4, 4, 4, 1 << 15, 32});
   const auto size = [&] {
     Controller controller(c);
     StateSize state;
@@ -73,15 +66,8 @@ TEST_CASE("a pseudo-channel of 64 banks with queues of 32 fits 8 KB") {
 TEST_CASE("requests taken by the channel itself go as those offered one by one") {
   for (const bool shared_bus : {false, true}) {
     for (const int pseudo_channels : {1, 2}) {
-      ChannelConfig c;
-      c.pseudo_channels = pseudo_channels;
-      c.bank_groups = 2;
-      c.banks_per_group = 2;
-      c.rows = 4;
-      c.columns = 4;
-      c.read_queue = c.write_queue = 6;
-      c.write_high = 4;
-      c.write_low = 1;
+      ChannelConfig c = test::channel_of({pseudo_channels, 1, 2, 2, 4, 4});
+      test::set_queues(c, 6, 6, 4, 1);
       c.age_cap = 8;
       c.shared_command_bus = shared_bus;
       c.log_commands = true;
@@ -90,8 +76,8 @@ TEST_CASE("requests taken by the channel itself go as those offered one by one")
                  {Scope::bank_group, Command::RD, Command::RD, 3, 1}, {Scope::channel, Command::RD, Command::RD, 1, 1},
                  {Scope::channel, Command::ACT, Command::ACT, 2, 1}};
       std::mt19937 draws(7);
-      std::array<std::vector<Request>, 2> requests;
-      std::array<std::vector<std::int64_t>, 2> arrive;
+      test::Requests requests;
+      test::Arrivals arrive;
       for (std::int64_t i = 0; i < 600; ++i) {
         Request r;
         r.op = draws() % 3 == 0 ? Op::write : Op::read;
@@ -104,39 +90,16 @@ TEST_CASE("requests taken by the channel itself go as those offered one by one")
         requests[r.pc].push_back(r);
         arrive[r.pc].push_back(i < 300 ? 0 : i * 9);
       }
-      const auto serve = [&](auto&& once) {
-        Controller controller(c);
-        std::array<std::vector<std::int64_t>, 2> accepted;
-        std::vector<Offers> offers;
-        for (std::size_t pc = 0; pc < 2; ++pc) {
-          accepted[pc].assign(requests[pc].size(), -1);
-          if (!requests[pc].empty()) offers.push_back({requests[pc], arrive[pc], accepted[pc]});
-        }
-        std::int64_t tick = 0;
-        while (!std::all_of(offers.begin(), offers.end(), [](const Offers& o) { return o.all_taken(); })) {
-          tick = once(controller, offers, tick);
-        }
-        for (std::int64_t t = controller.next_event(); t != kNeverTick; t = controller.next_event()) {
-          controller.advance(t);
-        }
-        CHECK(controller.verify_conservation() == "");
-        CHECK(controller.completions.size() == 600);
-        std::vector<std::tuple<std::int64_t, Command, int, int>> issued;
-        for (const IssuedCommand& i : controller.commands) issued.emplace_back(i.tick, i.command, i.pc, i.bank);
-        return std::tuple{accepted, issued};
-      };
-      const auto by_itself = serve([](Controller& m, auto& offers, std::int64_t t) { return m.serve(offers, t); });
-      const auto one_by_one =
-          serve([](Controller& m, auto& offers, std::int64_t t) { return m.Channel::serve(offers, t); });
-      CHECK((by_itself == one_by_one));
+      const test::Served by_itself = test::served(c, requests, arrive, false);
+      CHECK(by_itself.completed.size() == 600);
+      CHECK(by_itself.conservation == "");
+      CHECK((by_itself == test::served(c, requests, arrive, true)));
     }
   }
 }
 
 TEST_CASE("a row that stays open for any number of time bases is open for exactly that long") {
-  ChannelConfig c;
-  c.rows = 2;
-  c.columns = 2;
+  ChannelConfig c = test::channel_of({});
   c.rules = {{Scope::bank, Command::ACT, Command::RD, 5, 1}};
   Controller controller(c);
   Request r;

@@ -132,13 +132,16 @@ bool Controller::canonical(const Origin& from, bool with_refresh, std::vector<st
   const std::int64_t last_done = config_.reads_return_in_order ? last_read_done_ - from.tick : 0;
   out.push_back(static_cast<std::int32_t>(std::max<std::int64_t>(last_done, 0)));
   out.push_back(with_refresh ? 1 : 0);
-  if (!with_refresh) return true;
-  out.push_back(refresh_at_ - t);
-  out.push_back(refresh_cursor_);
-  out.push_back(static_cast<std::int32_t>(pending_.size()));
-  for (const PendingRefresh& r : pending_) {
-    out.push_back(r.pc);
-    out.push_back(r.bank);
+  if (!with_refresh || config_.refresh == Refresh::none) return true;
+  if (config_.refresh_blocks_channel) {
+    out.push_back(refresh_at_ - t);
+    out.push_back(refresh_cursor_);
+    out.push_back(static_cast<std::int32_t>(pending_.size()));
+    for (const PendingRefresh& r : pending_) {
+      out.push_back(r.pc);
+      out.push_back(r.bank);
+    }
+    return true;
   }
   for (const PseudoChannel& p : pcs_) {
     out.push_back(p.refresh_at - t);
@@ -265,7 +268,11 @@ void Controller::jump(std::int64_t left, std::span<const std::int32_t> form, con
   tick_rank_ = rank == kFar ? 0 : rank + next_key_;
   last_read_done_ = in.next() + to.tick;
   const bool with_refresh = in.next() != 0;
-  if (with_refresh) {
+  const bool of_channel = config_.refresh != Refresh::none && config_.refresh_blocks_channel;
+  const bool of_each = config_.refresh != Refresh::none && !config_.refresh_blocks_channel;
+  if (!of_channel) {
+    refresh_at_ = t;  // not used
+  } else if (with_refresh) {
     refresh_at_ = in.next() + t;
     refresh_cursor_ = in.next();
     pending_.clear();
@@ -277,7 +284,9 @@ void Controller::jump(std::int64_t left, std::span<const std::int32_t> form, con
   busy_ = 0;
   for (std::size_t pc = 0; pc < pcs_.size(); ++pc) {
     PseudoChannel& p = pcs_[pc];
-    if (with_refresh) {
+    if (!of_each) {
+      p.refresh_at = t;  // not used
+    } else if (with_refresh) {
       p.refresh_at = in.next() + t;
       p.refresh_owed = in.next();
       p.refresh_bank = in.next();

@@ -3,22 +3,15 @@
 #include <algorithm>
 #include <vector>
 
-#include "mem/controller.hpp"
+#include "mem/test_channels.hpp"
 
 using namespace cosim::mem;
 
 namespace {
 
 ChannelConfig small_memory(Refresh refresh) {
-  ChannelConfig c;
-  c.bank_groups = 2;
-  c.banks_per_group = 2;
-  c.rows = 1 << 20;
-  c.columns = 8;
-  c.read_queue = 8;
-  c.write_queue = 8;
-  c.write_high = 6;
-  c.write_low = 2;
+  ChannelConfig c = test::channel_of({1, 1, 2, 2, 1 << 20, 8});
+  test::set_queues(c, 8, 8, 6, 2);
   c.age_cap = 16;
   c.log_commands = true;
   c.rising_edge_only[0] = 1;
@@ -129,6 +122,27 @@ TEST_CASE("a canonical form without refresh leaves the refresh of its channel al
   none.banks.resize(4);
   c.jump(140, form, {146, 0, 0}, none);
   CHECK(c.next_refresh() == 150);
+}
+
+TEST_CASE("a form with refresh comes again when its banks have had their turn") {
+  for (const bool stops_channel : {false, true}) {
+    for (const Refresh refresh : {Refresh::all_bank, Refresh::per_bank}) {
+      ChannelConfig config = small_memory(refresh);
+      config.refresh_blocks_channel = stops_channel;
+      const std::int64_t turn = std::int64_t{150} * (refresh == Refresh::per_bank ? config.banks() : 1);
+      Controller c(config);
+      const auto form_at = [&](std::int64_t at) {
+        for (std::int64_t t = c.next_event(); t <= at; t = c.next_event()) c.advance(t);
+        std::vector<std::int32_t> form;
+        REQUIRE(c.canonical({at, 0, 0}, true, form));
+        return form;
+      };
+      const auto before = form_at(turn + 100);
+      CHECK(before != form_at(turn + 102));
+      CHECK(before == form_at(2 * turn + 100));
+      CHECK(before == form_at(9 * turn + 100));
+    }
+  }
 }
 
 TEST_CASE("what differs for the future differs in the canonical form") {

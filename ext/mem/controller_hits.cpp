@@ -24,8 +24,10 @@ struct Controller::HitRun {
   std::int32_t from = 0;  // no command may go before
   std::int32_t tick = 0;  // of the oldest hit
   int bank = 0;
-  int asked = 0;          // the bank of the request taken last
-  std::int32_t stop = 0;  // from here on something else may go
+  int asked = 0;            // the bank of the request taken last
+  std::int32_t stop = 0;    // from here on something else may go
+  std::int32_t active = 0;  // from here on an activated request may
+  bool known = false;       // what `bank` and `tick` say holds
   std::int32_t last = kLongAgo;
   Mask touched = 0;
   // banks by the age of their hit, the oldest first
@@ -42,13 +44,14 @@ struct Controller::HitRun {
   }
   // Finds the next one; false where the oldest hit is not one of the first that may go.
   [[nodiscard]] bool choose() {
+    known = true;
     bank = static_cast<int>(at(first) & 255);
     tick = std::max(from, earliest[bank]) | edge;
     if (tick == (from | edge)) return true;
-    for (unsigned i = first + 1; i != behind; ++i) {
-      if ((std::max(from, earliest[at(i) & 255]) | edge) < tick) return false;
+    for (unsigned i = first + 1; i != behind && known; ++i) {
+      known = (std::max(from, earliest[at(i) & 255]) | edge) >= tick;
     }
-    return true;
+    return known;
   }
   // The other pseudo-channel has used the command bus; likewise.
   [[nodiscard]] bool wait_until(std::int32_t t) {
@@ -83,11 +86,12 @@ bool Controller::begin_hits(HitRun& r, int pc, std::span<Offers> offers) {
   r.earliest = p.e.banks[index(p.column.what)].data();
   r.edge = edge_[static_cast<std::size_t>(index(Command::RD))];
   r.from = std::max(column_from_, gate(p, command));
-  r.stop = p.row.tick;
+  r.active = kFar;
   for (Mask m = p.active_rd | p.active_wr; m != 0; m &= m - 1) {
     const int b = lowest(m);
-    r.stop = std::min(r.stop, std::max(r.from, r.earliest[b]) | r.edge);
+    r.active = std::min(r.active, std::max(r.from, r.earliest[b]) | r.edge);
   }
+  r.stop = std::min(p.row.tick, r.active);
   for (Mask m = hits; m != 0; m &= m - 1) {
     if (r.behind == HitRun::kMost) return false;
     r.add(lowest(m), l.hit_key[static_cast<std::size_t>(lowest(m))]);
@@ -95,7 +99,7 @@ bool Controller::begin_hits(HitRun& r, int pc, std::span<Offers> offers) {
   return r.choose() && r.bank == p.column.bank;
 }
 
-// Books what was left out.
+// Books what was left out; what goes next is often known.
 void Controller::end_hits(HitRun& r, Op op) {
   const Command command = op == Op::read ? Command::RD : Command::WR;
   PseudoChannel& p = *r.p;
@@ -108,7 +112,13 @@ void Controller::end_hits(HitRun& r, Op op) {
       rules_.apply_near(command, b, t, p.e);
     }
   }
-  if (r.touched != 0) p.column.tick = kLongAgo;
+  p.column.tick = kLongAgo;
+  if (!r.known || r.active <= r.tick) return;
+  p.column.tick = r.tick;
+  p.column.key = static_cast<std::int32_t>(r.at(r.first) >> 8);
+  p.column.bank = static_cast<std::int16_t>(r.bank);
+  p.column.what = op == Op::read ? BankClass::rd : BankClass::wr;
+  p.column.active = false;
 }
 
 template <Op kOp>
@@ -137,6 +147,7 @@ template <Op kOp>
     ++stats.row_hits;
   }
   record(kCommand, r.pc, bank, node.row, node.column, t);
+  r.known = false;
   p.used_at[b] = r.last = t;
   r.touched |= bit(bank);
   stats.bytes += config_.access_bytes;

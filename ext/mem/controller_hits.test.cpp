@@ -1,13 +1,11 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <random>
 #include <tuple>
-#include <vector>
 
-#include "mem/controller.hpp"
+#include "mem/test_channels.hpp"
 
 using namespace cosim::mem;
 
@@ -15,17 +13,8 @@ namespace {
 
 // Enough rules that hits, activated requests, row commands and the other pseudo-channel get in one another's way.
 ChannelConfig config(int pseudo_channels, bool shared_bus) {
-  ChannelConfig c;
-  c.pseudo_channels = pseudo_channels;
-  c.stack_ids = 2;
-  c.bank_groups = 2;
-  c.banks_per_group = 2;
-  c.rows = 8;
-  c.columns = 16;
-  c.read_queue = 12;
-  c.write_queue = 8;
-  c.write_high = 6;
-  c.write_low = 2;
+  ChannelConfig c = test::channel_of({pseudo_channels, 2, 2, 2, 8, 16});
+  test::set_queues(c, 12, 8, 6, 2);
   c.shared_command_bus = shared_bus;
   c.read_latency = 9;
   c.write_latency = 7;
@@ -67,8 +56,8 @@ TEST_CASE("a run of row hits is what single events would have been") {
         const auto below = [&](std::uint64_t n) { return draws() % n; };
         const std::uint64_t writes = below(3) * 4;  // of 100 stretches: whole streams of one kind
         const std::uint64_t gap = below(2) * below(30);
-        std::array<std::vector<Request>, 2> requests;
-        std::array<std::vector<std::int64_t>, 2> arrive;
+        test::Requests requests;
+        test::Arrivals arrive;
         std::int64_t at = 0;
         Request r;
         for (std::uint64_t i = 0; i < 1500; ++i) {
@@ -89,37 +78,13 @@ TEST_CASE("a run of row hits is what single events would have been") {
           requests[each.pc].push_back(each);
           arrive[each.pc].push_back(at);
         }
-        const auto serve = [&](auto&& once) {
-          Controller controller(c);
-          std::array<std::vector<std::int64_t>, 2> accepted;
-          std::vector<Offers> offers;
-          for (std::size_t pc = 0; pc < 2; ++pc) {
-            accepted[pc].assign(requests[pc].size(), -1);
-            if (!requests[pc].empty()) offers.push_back({requests[pc], arrive[pc], accepted[pc]});
-          }
-          std::int64_t tick = 0;
-          while (!std::all_of(offers.begin(), offers.end(), [](const Offers& o) { return o.all_taken(); })) {
-            tick = once(controller, offers, tick);
-          }
-          for (std::int64_t t = controller.next_event(); t != kNeverTick; t = controller.next_event()) {
-            controller.advance(t);
-          }
-          CHECK(controller.verify_conservation() == "");
-          std::vector<std::tuple<std::int64_t, Command, int, int>> issued;
-          std::vector<std::tuple<std::uint64_t, std::int64_t, std::int64_t, RowResult>> done;
-          for (const IssuedCommand& i : controller.commands) issued.emplace_back(i.tick, i.command, i.pc, i.bank);
-          for (const Completion& d : controller.completions) {
-            done.emplace_back(d.tag, d.issue_tick, d.done_tick, d.row_result);
-            hits += d.row_result == RowResult::hit ? 1 : 0;
-          }
-          return std::tuple{accepted, issued, done};
-        };
-        const auto in_runs = serve([](Controller& m, auto& offers, std::int64_t t) { return m.serve(offers, t); });
-        const auto singly =
-            serve([](Controller& m, auto& offers, std::int64_t t) { return m.Channel::serve(offers, t); });
-        CHECK((in_runs == singly));
+        const test::Served in_runs = test::served(c, requests, arrive, false);
+        CHECK(in_runs.conservation == "");
+        CHECK((in_runs == test::served(c, requests, arrive, true)));
+        hits += std::count_if(in_runs.completed.begin(), in_runs.completed.end(),
+                              [](const auto& each) { return std::get<RowResult>(each) == RowResult::hit; });
       }
     }
   }
-  CHECK(hits > 150'000);
+  CHECK(hits > 75'000);
 }

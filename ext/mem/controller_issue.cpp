@@ -140,6 +140,12 @@ namespace cosim::mem {
   best.what = (to_open & bit(found.bank)) != 0 ? BankClass::act : BankClass::pre;
 }
 
+// Whichever is not known.
+[[gnu::noinline]] void Controller::find_next(const PseudoChannel& p) const {
+  if (p.column.tick < column_from_) look_for_column(p);
+  if (p.row.tick < row_from_) find_row(p);
+}
+
 template <bool Plain>
 void Controller::issue_column(PseudoChannel& p, int pc, std::int32_t t) {
   Queues& q = queues_[static_cast<std::size_t>(Plain ? pc : p.queues)];
@@ -198,7 +204,14 @@ void Controller::issue_column(PseudoChannel& p, int pc, std::int32_t t) {
   }
   if (rules_.delays_rows(command)) recheck(p, p.row);
   recheck_others(command, pc);
-  if (!Plain) note_blocked(p, t);
+  if (!Plain) {
+    const Mask writes = p.active_wr | (p.wanted == Op::write ? p.lists[1].hit : 0);
+    if (p.return_slots == 0 && writes == 0) {  // nothing more before a slot is given back
+      p.column.tick = kFar;
+      p.column.bank = -1;
+    }
+    note_blocked(p, t);
+  }
   note_idle(pc);
 }
 template void Controller::issue_column<false>(PseudoChannel& p, int pc, std::int32_t t);

@@ -89,11 +89,21 @@ void Controller::set_return_slots(int pc, int slots) {
 }
 
 void Controller::release_slot(int pc, std::int64_t tick) {
+  PseudoChannel& p = pcs_[static_cast<std::size_t>(pc)];
+  if (p.return_slots == 0 || tick - base_ > kRebaseAt) {
+    give_slot(pc, tick);
+    return;
+  }
+  reach(relative(tick));
+  ++p.return_slots;  // nothing waits for one
+}
+
+[[gnu::noinline]] void Controller::give_slot(int pc, std::int64_t tick) {
   if (tick - base_ > kRebaseAt) rebase(tick);
   PseudoChannel& p = pcs_[static_cast<std::size_t>(pc)];
   const std::int32_t t = relative(tick);
   reach(t);
-  if (p.return_slots != 0) {  // nothing waits for one
+  if (p.return_slots != 0) {
     ++p.return_slots;
     return;
   }

@@ -141,7 +141,8 @@ struct Controller::Walk {
     if (p.forward_head != kNil) name(p.forward_tail);
     c.same(p.refresh_owed);
     c.same(p.refresh_bank);
-    if (m.config_.refresh != Refresh::none && !c.lacks(sim::Part::refresh)) due(p.refresh_at);
+    const bool own = m.config_.refresh != Refresh::none && !m.config_.refresh_blocks_channel;
+    if (own && !c.lacks(sim::Part::refresh)) due(p.refresh_at);
     if (p.open != 0) held(p.any_open_since);
     c.same(p.blocked_since != kLongAgo);
     if (p.blocked_since != kLongAgo) held(p.blocked_since);

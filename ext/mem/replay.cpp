@@ -342,8 +342,7 @@ void Replay::finish(const Completion& c) {
 }
 
 // Gives back the slots that are free before a tick.
-void Replay::give_back(std::int64_t before) {
-  Channel& controller = *controllers_[static_cast<std::size_t>(now_channel_)];
+inline void Replay::give_back(Channel& controller, std::int64_t before) {
   for (std::size_t pc = 0; pc < returns_.size(); ++pc) {
     Returns& r = returns_[pc];
     for (; r.next < before; r.drop(buffer_.slots)) controller.release_slot(static_cast<int>(pc), r.next);
@@ -354,19 +353,26 @@ void Replay::give_back(std::int64_t before) {
 // nobody before the buffer is full.
 void Replay::step_with_buffer() {
   Channel& controller = *controllers_[static_cast<std::size_t>(now_channel_)];
-  const std::int64_t next = controller.next_event();
-  std::int64_t tick = std::min(next, arrival_);
-  for (const Returns& r : returns_) {
-    if (r.held == buffer_.slots) tick = std::min(tick, r.next);
-  }
-  if (tick == kNeverTick) stands_still();
-  give_back(tick);
-  if (next == tick) controller.advance(tick);
-  give_back(tick + 1);
-  if (!controller.completions.empty() || tick == arrival_ || config_.slot_freed_at_act) {
-    offer(tick);
-  } else if (!controller.commands.empty()) {
-    collect();
+  while (true) {
+    const std::int64_t next = controller.next_event();
+    std::int64_t tick = std::min(next, arrival_);
+    std::int64_t given = kNeverTick;
+    for (const Returns& r : returns_) {
+      given = std::min(given, r.next);
+      if (r.held == buffer_.slots) tick = std::min(tick, r.next);
+    }
+    if (tick == kNeverTick) stands_still();
+    if (given < tick) give_back(controller, tick);
+    if (next == tick) controller.advance(tick);
+    if (given <= tick) give_back(controller, tick + 1);
+    if (!controller.completions.empty() || tick == arrival_ || config_.slot_freed_at_act) {
+      offer(tick);
+      return;
+    }
+    if (next == tick) {
+      if (!controller.commands.empty()) collect();
+      return;
+    }
   }
 }
 

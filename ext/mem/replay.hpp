@@ -147,7 +147,7 @@ class Replay {
     return static_cast<std::uint64_t>(ordinal) << 1 | static_cast<std::uint64_t>(s.pc > 0);
   }
   void step_with_buffer();
-  void give_back(std::int64_t before);
+  void give_back(Channel& controller, std::int64_t before);
   void put_back(Stream& s);
   [[noreturn]] void stands_still() const;
   void collect();

@@ -7,7 +7,7 @@ namespace cosim::mem {
 namespace {
 
 constexpr std::int64_t kLongestPeriod = 1 << 14;  // bursts
-constexpr std::int64_t kMisses = 256;             // macro-steps recorded in vain before a stream is left alone ...
+constexpr std::int64_t kMisses = 1024;            // macro-steps recorded in vain before a stream is left alone ...
 constexpr std::int64_t kLeftAlone = 8;            // ... until it is this many times as far
 
 constexpr int kRepeatsAtOnce = 256;  // so that a run can be interrupted
