@@ -31,7 +31,7 @@ def draw(rng: random.Random) -> tuple[dict[str, Any], str, int, int]:
     """A random mesh, pattern, packet size in flits and batch size in packets."""
     network: dict[str, Any] = {
         "topology": {"kind": "mesh", "shape": [rng.choice((4, 8))] * 2},
-        "num_vcs": rng.choice((1, 2, 4, 8)),
+        "num_vcs": rng.choice((1, 2, 4, 8, 16)),
         "vc_buf_size": rng.choice((2, 4, 8, 16)),
         "credit_delay": rng.randint(0, 3),
         "routing_delay": rng.randint(0, 1),

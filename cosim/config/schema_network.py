@@ -97,7 +97,7 @@ OF_BUILT_IN_ROUTERS = (
 )  # fmt: skip
 """Keys of a network that its built-in routers read and a router model does not."""
 
-MOST_INPUT_VCS = 64
+MOST_INPUT_VCS = 128
 """Input VCs (ports × VCs) of a router that the network core holds: its masks have 64 bits."""
 
 

@@ -41,7 +41,7 @@ Router = Annotated[int, Field(ge=0)]
 Latency = Annotated[int, Field(ge=1, le=1_000_000)]
 Buffer = Annotated[int, Field(ge=1, le=65536)]
 Size = Annotated[int, Field(ge=1, le=MOST_ROUTERS)]
-Concentration = Annotated[int, Field(ge=1, le=64)]
+Concentration = Annotated[int, Field(ge=1, le=128)]
 
 
 class TopologySpec(Spec):
@@ -147,7 +147,7 @@ class CrossbarSpec(TopologySpec):
     """One router with all nodes."""
 
     kind: Literal["crossbar"]
-    nodes: Annotated[int, Field(ge=2, le=64)]
+    nodes: Annotated[int, Field(ge=2, le=128)]
 
     def router_count(self) -> int:
         return 1
@@ -163,7 +163,7 @@ class FullyConnectedSpec(TopologySpec):
     """A link from every router to every other; port p leads to router p, or p + 1 from routers up to p."""
 
     kind: Literal["fully_connected"]
-    routers: Annotated[int, Field(ge=2, le=64)]
+    routers: Annotated[int, Field(ge=2, le=128)]
     concentration: Concentration = 1
 
     def router_count(self) -> int:
@@ -207,11 +207,11 @@ class PodFatTreeSpec(TopologySpec):
     kind: Literal["pod_fat_tree"]
     pods: Annotated[int, Field(ge=1, le=1024)]
     leaves_per_pod: Annotated[int, Field(ge=1, le=1024)]
-    nodes_per_leaf: Annotated[int, Field(ge=1, le=64)]
-    aggregations_per_pod: Annotated[int, Field(ge=1, le=64)]
-    cores: Annotated[int, Field(ge=1, le=64)]
-    leaf_links: Annotated[int, Field(ge=1, le=64)] = 1
-    core_links: Annotated[int, Field(ge=1, le=64)] = 1
+    nodes_per_leaf: Annotated[int, Field(ge=1, le=128)]
+    aggregations_per_pod: Annotated[int, Field(ge=1, le=128)]
+    cores: Annotated[int, Field(ge=1, le=128)]
+    leaf_links: Annotated[int, Field(ge=1, le=128)] = 1
+    core_links: Annotated[int, Field(ge=1, le=128)] = 1
     leaf_latency: Latency | None = None
     core_latency: Latency | None = None
 

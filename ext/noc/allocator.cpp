@@ -8,9 +8,9 @@ namespace {
 
 // Of `among`, those with the smallest key.
 template <class Key>
-std::uint64_t first_by(std::uint64_t among, Key key) {
+VcSet first_by(VcSet among, Key key) {
   std::int64_t least = std::numeric_limits<std::int64_t>::max();
-  std::uint64_t first = 0;
+  VcSet first = 0;
   for (; among != 0; among &= among - 1) {
     const std::int64_t own = key(lowest(among));
     if (own > least) continue;
@@ -46,11 +46,11 @@ Allocator::Allocator(const AllocatorSpec& spec, const AllocationStage& stage, co
   }
 }
 
-std::uint32_t Allocator::Side::pick(std::size_t arbiter, std::uint64_t asking) const {
+std::uint32_t Allocator::Side::pick(std::size_t arbiter, VcSet asking) const {
   if (ranks.empty()) return round_robin(asking, next[arbiter]);
   const std::uint8_t* rank = &ranks[arbiter * over];
   std::uint32_t first = lowest(asking);
-  for (std::uint64_t rest = asking & (asking - 1); rest != 0; rest &= rest - 1) {
+  for (VcSet rest = asking & (asking - 1); rest != 0; rest &= rest - 1) {
     if (rank[lowest(rest)] < rank[first]) first = lowest(rest);
   }
   return first;
@@ -67,7 +67,7 @@ void Allocator::Side::served(std::size_t arbiter, std::uint32_t other) {
   rank[other] = static_cast<std::uint8_t>(over - 1);
 }
 
-std::uint32_t Allocator::pick_output(std::uint32_t router, std::uint32_t input, std::uint64_t outputs,
+std::uint32_t Allocator::pick_output(std::uint32_t router, std::uint32_t input, VcSet outputs,
                                      const AllocationRequests& requests) const {
   if (!single(outputs) && !spec_.ignores_keys) {
     outputs = first_by(outputs, [&](std::uint32_t output) { return requests.input_key(input, output); });
@@ -75,7 +75,7 @@ std::uint32_t Allocator::pick_output(std::uint32_t router, std::uint32_t input, 
   return inputs_.pick(std::size_t{router} * inputs_.ports + input, outputs);
 }
 
-std::uint32_t Allocator::pick_input(std::uint32_t router, std::uint32_t output, std::uint64_t inputs,
+std::uint32_t Allocator::pick_input(std::uint32_t router, std::uint32_t output, VcSet inputs,
                                     const AllocationRequests& requests) const {
   if (!single(inputs) && !spec_.ignores_keys) {
     inputs = first_by(inputs, [&](std::uint32_t input) { return requests.output_key(input, output); });
@@ -109,26 +109,26 @@ bool Allocator::match(std::uint32_t router, std::int64_t cycle, const Allocation
 
 // Every free output grants an input, every free input accepts a grant; again with what is left.
 void Allocator::match_islip(std::uint32_t router, const AllocationRequests& requests, AllocationMatch& found) {
-  std::uint64_t free = requests.outputs();
+  VcSet free = requests.outputs();
   for (std::int32_t iteration = 0; iteration < spec_.iterations; ++iteration) {
-    std::uint64_t grants[AllocationRequests::kMost];  // outputs, per input
-    std::uint64_t granted = 0;
-    for (std::uint64_t rest = free; rest != 0; rest &= rest - 1) {
+    VcSet grants[AllocationRequests::kMost];  // outputs, per input
+    VcSet granted = 0;
+    for (VcSet rest = free; rest != 0; rest &= rest - 1) {
       const std::uint32_t output = lowest(rest);
-      const std::uint64_t asking = requests.of_output(output) & ~found.inputs;
+      const VcSet asking = requests.of_output(output) & ~found.inputs;
       if (asking == 0) continue;
       const std::uint32_t input = pick_input(router, output, asking, requests);
       if ((granted >> input & 1U) == 0) grants[input] = 0;
-      granted |= bit64(input);
-      grants[input] |= bit64(output);
+      granted |= vc_bit(input);
+      grants[input] |= vc_bit(output);
     }
     if (granted == 0) return;
-    for (std::uint64_t rest = granted; rest != 0; rest &= rest - 1) {
+    for (VcSet rest = granted; rest != 0; rest &= rest - 1) {
       const std::uint32_t input = lowest(rest);
       const std::uint32_t output = pick_output(router, input, grants[input], requests);
-      found.inputs |= bit64(input);
+      found.inputs |= vc_bit(input);
       found.output[input] = as_u8(output);
-      free &= ~bit64(output);
+      free &= ~vc_bit(output);
       if (iteration == 0) served(router, input, output);
     }
   }
@@ -136,19 +136,19 @@ void Allocator::match_islip(std::uint32_t router, const AllocationRequests& requ
 
 // Every input puts one request forward, every output takes one of them.
 void Allocator::match_input_first(std::uint32_t router, const AllocationRequests& requests, AllocationMatch& found) {
-  std::uint64_t put[AllocationRequests::kMost];  // inputs, per output
-  std::uint64_t outputs = 0;
-  for (std::uint64_t rest = requests.inputs(); rest != 0; rest &= rest - 1) {
+  VcSet put[AllocationRequests::kMost];  // inputs, per output
+  VcSet outputs = 0;
+  for (VcSet rest = requests.inputs(); rest != 0; rest &= rest - 1) {
     const std::uint32_t input = lowest(rest);
     const std::uint32_t output = pick_output(router, input, requests.of_input(input), requests);
     if ((outputs >> output & 1U) == 0) put[output] = 0;
-    outputs |= bit64(output);
-    put[output] |= bit64(input);
+    outputs |= vc_bit(output);
+    put[output] |= vc_bit(input);
   }
-  for (std::uint64_t rest = outputs; rest != 0; rest &= rest - 1) {
+  for (VcSet rest = outputs; rest != 0; rest &= rest - 1) {
     const std::uint32_t output = lowest(rest);
     const std::uint32_t input = pick_input(router, output, put[output], requests);
-    found.inputs |= bit64(input);
+    found.inputs |= vc_bit(input);
     found.output[input] = as_u8(output);
     served(router, input, output);
   }
@@ -156,19 +156,19 @@ void Allocator::match_input_first(std::uint32_t router, const AllocationRequests
 
 // Every output picks one of its requests, every input takes one of the outputs that picked it.
 void Allocator::match_output_first(std::uint32_t router, const AllocationRequests& requests, AllocationMatch& found) {
-  std::uint64_t picked[AllocationRequests::kMost];  // outputs, per input
-  std::uint64_t inputs = 0;
-  for (std::uint64_t rest = requests.outputs(); rest != 0; rest &= rest - 1) {
+  VcSet picked[AllocationRequests::kMost];  // outputs, per input
+  VcSet inputs = 0;
+  for (VcSet rest = requests.outputs(); rest != 0; rest &= rest - 1) {
     const std::uint32_t output = lowest(rest);
     const std::uint32_t input = pick_input(router, output, requests.of_output(output), requests);
     if ((inputs >> input & 1U) == 0) picked[input] = 0;
-    inputs |= bit64(input);
-    picked[input] |= bit64(output);
+    inputs |= vc_bit(input);
+    picked[input] |= vc_bit(output);
   }
-  for (std::uint64_t rest = inputs; rest != 0; rest &= rest - 1) {
+  for (VcSet rest = inputs; rest != 0; rest &= rest - 1) {
     const std::uint32_t input = lowest(rest);
     const std::uint32_t output = pick_output(router, input, picked[input], requests);
-    found.inputs |= bit64(input);
+    found.inputs |= vc_bit(input);
     found.output[input] = as_u8(output);
     served(router, input, output);
   }

@@ -36,11 +36,11 @@ struct RequestFacts {
   bool speculative = false;
 };
 
-// Who asks for what in one allocation: at most 64 inputs and outputs. Every pair has two keys, by which the arbiter of
+// Who asks for what in one allocation: at most 128 inputs and outputs. Every pair has two keys, by which the arbiter of
 // its input and that of its output choose: the smallest goes first, equal ones by the arbiter's own order.
 class AllocationRequests {
  public:
-  static constexpr std::uint32_t kMost = 64;
+  static constexpr std::uint32_t kMost = kMostVcs;
 
   AllocationRequests() : labels_(kMost * kMost), input_keys_(kMost * kMost), output_keys_(kMost * kMost) {}
 
@@ -49,10 +49,10 @@ class AllocationRequests {
            std::int64_t output_key) {
     if ((inputs_ >> input & 1U) == 0) of_input_[input] = 0;
     if ((outputs_ >> output & 1U) == 0) of_output_[output] = 0;
-    inputs_ |= bit64(input);
-    outputs_ |= bit64(output);
-    of_input_[input] |= bit64(output);
-    of_output_[output] |= bit64(input);
+    inputs_ |= vc_bit(input);
+    outputs_ |= vc_bit(output);
+    of_input_[input] |= vc_bit(output);
+    of_output_[output] |= vc_bit(input);
     labels_[pair(input, output)] = label;
     input_keys_[pair(input, output)] = input_key;
     output_keys_[pair(input, output)] = output_key;
@@ -60,10 +60,10 @@ class AllocationRequests {
   [[nodiscard]] bool asks(std::uint32_t input, std::uint32_t output) const {
     return (inputs_ >> input & 1U) != 0 && (of_input_[input] >> output & 1U) != 0;
   }
-  [[nodiscard]] std::uint64_t inputs() const { return inputs_; }
-  [[nodiscard]] std::uint64_t outputs() const { return outputs_; }
-  [[nodiscard]] std::uint64_t of_input(std::uint32_t input) const { return of_input_[input]; }      // if it asks
-  [[nodiscard]] std::uint64_t of_output(std::uint32_t output) const { return of_output_[output]; }  // if it is asked
+  [[nodiscard]] VcSet inputs() const { return inputs_; }
+  [[nodiscard]] VcSet outputs() const { return outputs_; }
+  [[nodiscard]] VcSet of_input(std::uint32_t input) const { return of_input_[input]; }      // if it asks
+  [[nodiscard]] VcSet of_output(std::uint32_t output) const { return of_output_[output]; }  // if it is asked
   [[nodiscard]] std::uint8_t label(std::uint32_t input, std::uint32_t output) const {
     return labels_[pair(input, output)];
   }
@@ -82,10 +82,10 @@ class AllocationRequests {
   [[nodiscard]] static std::size_t pair(std::uint32_t input, std::uint32_t output) {
     return std::size_t{input} * kMost + output;
   }
-  std::uint64_t inputs_ = 0;
-  std::uint64_t outputs_ = 0;
-  std::uint64_t of_input_[kMost] = {};
-  std::uint64_t of_output_[kMost] = {};
+  VcSet inputs_ = 0;
+  VcSet outputs_ = 0;
+  VcSet of_input_[kMost] = {};
+  VcSet of_output_[kMost] = {};
   RequestFacts facts_[kMost] = {};
   std::vector<std::uint8_t> labels_;  // what the owner wants to find again: the VC that a pair stands for
   std::vector<std::int64_t> input_keys_;
@@ -94,7 +94,7 @@ class AllocationRequests {
 
 // Inputs with the output that each of them got.
 struct AllocationMatch {
-  std::uint64_t inputs = 0;
+  VcSet inputs = 0;
   std::uint8_t output[AllocationRequests::kMost] = {};  // of matched inputs
 };
 
@@ -154,12 +154,12 @@ class Allocator {
     std::uint32_t over = 0;
     std::vector<std::uint8_t> next;   // [router * ports + port]: round robin begins here
     std::vector<std::uint8_t> ranks;  // [(router * ports + port) * over + other]: 0 is served first
-    [[nodiscard]] std::uint32_t pick(std::size_t arbiter, std::uint64_t asking) const;
+    [[nodiscard]] std::uint32_t pick(std::size_t arbiter, VcSet asking) const;
     void served(std::size_t arbiter, std::uint32_t other);
   };
-  [[nodiscard]] std::uint32_t pick_output(std::uint32_t router, std::uint32_t input, std::uint64_t outputs,
+  [[nodiscard]] std::uint32_t pick_output(std::uint32_t router, std::uint32_t input, VcSet outputs,
                                           const AllocationRequests& requests) const;
-  [[nodiscard]] std::uint32_t pick_input(std::uint32_t router, std::uint32_t output, std::uint64_t inputs,
+  [[nodiscard]] std::uint32_t pick_input(std::uint32_t router, std::uint32_t output, VcSet inputs,
                                          const AllocationRequests& requests) const;
   void served(std::uint32_t router, std::uint32_t input, std::uint32_t output);
   void match_islip(std::uint32_t router, const AllocationRequests& requests, AllocationMatch& found);

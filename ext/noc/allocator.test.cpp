@@ -52,18 +52,18 @@ TEST_CASE("an allocator yields a matching of requested pairs, and an empty one o
       for (std::uint32_t round = 0; round < 40; ++round) {
         draw(random, ports, requests);
         allocator.match(round & 1U, 0, requests, found);
-        std::uint64_t taken = 0;
-        for (std::uint64_t rest = found.inputs; rest != 0; rest &= rest - 1) {
+        VcSet taken = 0;
+        for (VcSet rest = found.inputs; rest != 0; rest &= rest - 1) {
           const std::uint32_t input = lowest(rest);
           const std::uint32_t output = found.output[input];
           CHECK(requests.asks(input, output));
           CHECK(requests.label(input, output) == ((input + output) & 255U));
           CHECK((taken >> output & 1U) == 0);
-          taken |= bit64(output);
+          taken |= vc_bit(output);
         }
         CHECK((found.inputs == 0) == (requests.inputs() == 0));
         if (!each.maximal) continue;
-        for (std::uint64_t rest = requests.inputs() & ~found.inputs; rest != 0; rest &= rest - 1) {
+        for (VcSet rest = requests.inputs() & ~found.inputs; rest != 0; rest &= rest - 1) {
           CHECK((requests.of_input(lowest(rest)) & ~taken) == 0);
         }
       }
@@ -76,7 +76,7 @@ TEST_CASE("of two that always ask, each is served every other time, whatever the
     Allocator allocator(each.spec, {false, 1, 2, 1, 1});
     AllocationRequests requests;
     AllocationMatch found;
-    std::uint64_t last = 0;
+    VcSet last = 0;
     for (std::uint32_t round = 0; round < 8; ++round) {
       requests.clear();
       requests.add(0, 0, 0, 0, 0);
@@ -94,7 +94,7 @@ TEST_CASE("the smaller key goes first, unless the allocator ignores keys") {
     Allocator allocator(each.spec, {false, 1, 2, 1, 1});
     AllocationRequests requests;
     AllocationMatch found;
-    std::uint64_t seen = 0;
+    VcSet seen = 0;
     for (std::uint32_t round = 0; round < 4; ++round) {
       requests.clear();
       requests.add(0, 0, 0, 5, 5);
@@ -111,9 +111,9 @@ TEST_CASE("a matrix arbiter serves the one served longest ago, the largest numbe
   AllocationRequests requests;
   AllocationMatch found;
   std::vector<std::uint32_t> order;
-  for (const std::uint64_t asking : {7U, 7U, 3U, 7U, 7U}) {
+  for (const VcSet asking : {7U, 7U, 3U, 7U, 7U}) {
     requests.clear();
-    for (std::uint64_t rest = asking; rest != 0; rest &= rest - 1) requests.add(lowest(rest), 0, 0, 0, 0);
+    for (VcSet rest = asking; rest != 0; rest &= rest - 1) requests.add(lowest(rest), 0, 0, 0, 0);
     allocator.match(0, 0, requests, found);
     order.push_back(lowest(found.inputs));
   }
@@ -141,7 +141,7 @@ TEST_CASE("an allocator that is saved and loaded goes on alike") {
       first.match(0, 0, requests, found);
       second.match(0, 0, requests, other);
       CHECK(found.inputs == other.inputs);
-      for (std::uint64_t rest = found.inputs; rest != 0; rest &= rest - 1) {
+      for (VcSet rest = found.inputs; rest != 0; rest &= rest - 1) {
         CHECK(found.output[lowest(rest)] == other.output[lowest(rest)]);
       }
     }

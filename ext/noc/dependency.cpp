@@ -138,7 +138,7 @@ class Explorer {
       if (on_escape && (vcs & ~escapes_) != 0) escape_kept_ = false;
       for (std::uint32_t rest = vcs; rest != 0; rest &= rest - 1) {
         used_[link * vcs_ + lowest(rest)] = 1;
-        if (place.link != kNone) waits_[place.link * vcs_ + place.vc] |= bit64(candidate.port * vcs_ + lowest(rest));
+        if (place.link != kNone) waits_[place.link * vcs_ + place.vc] |= vc_bit(candidate.port * vcs_ + lowest(rest));
         reach({link, lowest(rest), request.state});
       }
     }
@@ -161,7 +161,7 @@ class Explorer {
     std::vector<std::uint8_t> mark(waits_.size(), fresh);
     struct Step {
       std::size_t channel;
-      std::uint64_t left;
+      VcSet left;
     };
     for (std::size_t first = 0; first < waits_.size(); ++first) {
       if (mark[first] != fresh || (vcs >> first % vcs_ & 1U) == 0) continue;
@@ -204,7 +204,7 @@ class Explorer {
   std::vector<std::uint32_t> classes_;
   std::uint32_t escapes_ = 0;  // the first VC of every class
   std::vector<std::uint32_t> out_link_;
-  std::vector<std::uint64_t> waits_;  // per channel: outputs at its far router, port * num_vcs + vc
+  std::vector<VcSet> waits_;  // per channel: outputs at its far router, port * num_vcs + vc
   std::vector<std::uint8_t> used_;
   std::set<Place> seen_;
   bool always_escape_ = true;

@@ -58,23 +58,21 @@ void FlitNetwork::run_wakes(std::uint32_t now) {
   std::vector<std::uint32_t>& wakes = wakes_due_[now & wakes_mask_];
   for (const std::uint32_t wake : wakes) {
     const std::uint32_t index = wake & kIndexMask;
-    const std::uint32_t r = index >> 6U;
-    const std::uint64_t bit = bit64(index & 63U);
     switch (static_cast<Wake>(wake >> 29U)) {
       case kTerminal:
         if (terminals_[index].armed <= cycle_) terminals_[index].armed = kNoEvent;
         activate(index);
         break;
       case kCredit:
-        router(r).blocked &= ~bit;
-        stalls((index & ~63U) + input(index).output_vc).no_credit += now - input(index).since;
-        join_sa(r, bit, now);
+        with_router(router_of(index), [&](auto& record) { drop(record.masks.blocked, bit_of(index)); });
+        stalls(base_of(index) + input(index).output_vc).no_credit += now - input(index).since;
+        join_sa(index, now);
         break;
       case kJoinVa:
-        join_va(r, bit, now);
+        join_va(index, now);
         break;
       case kJoinSa:
-        join_sa(r, bit, now);
+        join_sa(index, now);
         break;
       case kRoute:
         to_route_.push_back(index);
@@ -150,27 +148,30 @@ void FlitNetwork::arm(std::uint32_t terminal, std::uint32_t now) {
 
 // Every VC the head may use is owned: it asks again when one of its output's VCs is released.
 void FlitNetwork::park(std::uint32_t id, std::uint32_t now) {
-  router(id >> 6U).parked |= bit64(id & 63U);
+  with_router(router_of(id), [&](auto& record) { put(record.masks.parked, bit_of(id)); });
   input(id).since = now;
 }
 
 // A VC of an output was released: the heads that found all of them owned ask again from the next cycle on.
 void FlitNetwork::unpark(std::uint32_t r, std::uint32_t p, std::uint32_t now) {
-  const std::uint64_t waiting = router(r).parked & port(r, p).to;
-  router(r).parked &= ~waiting;
+  const VcSet waiting = with_router(r, [&](auto& record) {
+    const auto all = record.masks.parked & record.ports[p].to;
+    record.masks.parked &= ~all;
+    return VcSet{all};
+  });
   join_va(r, waiting, now + 1);
-  for (std::uint64_t rest = waiting; rest != 0; rest &= rest - 1) {
-    const std::uint32_t id = (r << 6U) + lowest(rest);
+  each_of(waiting, [&](std::uint32_t bit) {
+    const std::uint32_t id = first_id(r) + bit;
     stalls(charged(id)).busy_vc += now + 1 - input(id).since;
     input(id).since = now + 1;
-  }
+  });
 }
 
 void FlitNetwork::block(std::uint32_t id, std::uint32_t now) {
   InputVc& vc = input(id);
-  router(id >> 6U).blocked |= bit64(id & 63U);
+  with_router(router_of(id), [&](auto& record) { put(record.masks.blocked, bit_of(id)); });
   vc.since = now;
-  watch_slot(credit_slot(output((id & ~63U) + vc.output_vc).write, gap(id >> 6U, vc.output)), now, kCredit, id);
+  watch_slot(credit_slot(output(base_of(id) + vc.output_vc).write, gap(router_of(id), vc.output)), now, kCredit, id);
 }
 
 // Who waits for the slot that is free from `freed` on.
@@ -179,7 +180,7 @@ void FlitNetwork::wake_upstream(const Port& in, std::uint32_t vc, std::uint32_t 
     wake_at(freed, kTerminal, in.up);
   } else {
     const std::uint32_t up = in.up + vc;
-    wake_at(freed, kCredit, (up & ~63U) + output(up).owner);
+    wake_at(freed, kCredit, base_of(up) + output(up).owner);
   }
 }
 
@@ -230,7 +231,7 @@ void FlitNetwork::note_arrivals(std::uint32_t now) {
     const std::uint64_t tag = packets_[word & kPacketMask].tag;
     Passage& open = open_passages_[dense(id)];
     if (open.flits == 0) {
-      open = {tag, cycle_, 0, static_cast<std::int32_t>(id >> 6U), vc.port, vc.vc, 0};
+      open = {tag, cycle_, 0, static_cast<std::int32_t>(router_of(id)), vc.port, vc.vc, 0};
     }
     ++open.flits;
     if ((word & kTail) == 0) continue;

@@ -201,13 +201,13 @@ class FlitNetwork {
   static constexpr std::uint8_t kNone = 255;  // kNone + 1 is 0 to round_robin()
   static constexpr std::uint32_t kNoLink = ~0U;
 
-  // An input VC is named by router << 6 | its bit in the router's masks, port * num_vcs + vc; an output VC alike.
-  // Masks over a router's input VCs; pairs are indexed by the parity of the cycle in which they act.
+  // Sets of a router's input VCs; pairs are indexed by the parity of the cycle in which they act.
+  template <class Set>
   struct Router {
-    std::uint64_t va[2] = {};   // in VC allocation
-    std::uint64_t sa[2] = {};   // in switch allocation: a flit and, as far as is known, a credit
-    std::uint64_t blocked = 0;  // a flit without a credit
-    std::uint64_t parked = 0;   // a head whose VCs are all owned
+    Set va[2] = {};   // in VC allocation
+    Set sa[2] = {};   // in switch allocation: a flit and, as far as is known, a credit
+    Set blocked = 0;  // a flit without a credit
+    Set parked = 0;   // a head whose VCs are all owned
   };
   struct InputVc {
     std::uint32_t front = 0;         // slot of the oldest flit
@@ -237,7 +237,6 @@ class FlitNetwork {
     std::uint8_t unused = 0;
   };
   struct Port {
-    std::uint64_t to = 0;              // input VCs routed to this output
     std::uint64_t step = 0;            // 1 router << 32 | latency of the link into this input
     std::uint32_t free_vcs = 0;        // output VCs without an owner
     std::uint32_t link_time = 0;       // cycles from sending to arrival downstream
@@ -250,17 +249,32 @@ class FlitNetwork {
     std::uint8_t sa_vc = kNone;      // of this input
     std::uint8_t source = 0;         // 1: fed by a terminal
   };
+  template <class Set>
+  struct Routed {
+    Set to = 0;  // input VCs routed to this output
+  };
+  template <class Set>
+  struct PortOf : Routed<Set>, Port {};
   // All of a router but its buffers, in one block. Most routers fit the small one.
-  template <std::uint32_t kPorts, std::uint32_t kVcs>
+  template <std::uint32_t kPorts, std::uint32_t kVcs, class SetType>
   struct alignas(sim::kCacheLine) Record {
-    Router masks;
-    std::uint64_t unused[2] = {};
-    Port ports[kPorts];
+    using Set = SetType;
+    static constexpr std::uint32_t kMostPorts = kPorts;
+    static constexpr std::uint32_t kMostInputs = kVcs;
+    Router<Set> masks;
+    // to whole cache lines, so that nothing saved is indeterminate
+    static constexpr std::size_t kUsed =
+        sizeof(Router<Set>) + kPorts * sizeof(PortOf<Set>) + kVcs * (sizeof(InputVc) + sizeof(OutputVc));
+    std::uint64_t unused[(sim::kCacheLine - kUsed % sim::kCacheLine) / sizeof(std::uint64_t)] = {};
+    PortOf<Set> ports[kPorts];
     InputVc in[kVcs];
     OutputVc out[kVcs];
   };
-  using SmallRecord = Record<8, 32>;
-  using LargeRecord = Record<64, 64>;
+  template <class RecordReference>
+  using SetOf = typename std::remove_cvref_t<RecordReference>::Set;
+  using SmallRecord = Record<8, 32, std::uint64_t>;
+  using LargeRecord = Record<64, 64, std::uint64_t>;
+  using WideRecord = Record<kMostVcs, kMostVcs, VcSet>;
   struct Stalls {  // of an output VC, as OutputCounters
     std::int64_t no_credit = 0;
     std::int64_t busy_vc = 0;
@@ -329,34 +343,64 @@ class FlitNetwork {
   void build(const NetworkSpec& spec);
   std::uint32_t new_slot();
   void enqueue(std::uint32_t slot);
-  [[nodiscard]] Router& router(std::uint32_t r) { return small_.empty() ? large_[r].masks : small_[r].masks; }
+  // Calls use(record) with router `r`, whatever its size.
+  template <class Use>
+  decltype(auto) with_router(std::uint32_t r, Use use) {
+    if (!small_.empty()) return use(small_[r]);
+    if (!large_.empty()) return use(large_[r]);
+    return use(wide_[r]);
+  }
+  template <class Use>
+  decltype(auto) with_router(std::uint32_t r, Use use) const {
+    if (!small_.empty()) return use(std::as_const(small_[r]));
+    if (!large_.empty()) return use(std::as_const(large_[r]));
+    return use(std::as_const(wide_[r]));
+  }
+  [[nodiscard]] Router<VcSet> masks(std::uint32_t r) const {
+    return with_router(r, [](const auto& record) {
+      const auto& m = record.masks;
+      return Router<VcSet>{{m.va[0], m.va[1]}, {m.sa[0], m.sa[1]}, m.blocked, m.parked};
+    });
+  }
+  [[nodiscard]] VcSet routed_to(std::uint32_t r, std::uint32_t p) const {
+    return with_router(r, [p](const auto& record) { return VcSet{record.ports[p].to}; });
+  }
+  template <class Set>
+  static void put(Set& into, std::uint32_t bit) {
+    into |= bit_in<Set>(bit);
+  }
+  template <class Set>
+  static void drop(Set& from, std::uint32_t bit) {
+    from &= ~bit_in<Set>(bit);
+  }
+  void route_to(std::uint32_t id, std::uint32_t p) {
+    with_router(router_of(id), [&](auto& record) { put(record.ports[p].to, bit_of(id)); });
+  }
   [[nodiscard]] Port& port(std::uint32_t r, std::uint32_t p) {
-    return small_.empty() ? large_[r].ports[p] : small_[r].ports[p];
+    return with_router(r, [p](auto& record) -> Port& { return record.ports[p]; });
   }
   [[nodiscard]] InputVc& input(std::uint32_t id) {
-    return small_.empty() ? large_[id >> 6U].in[id & 63U] : small_[id >> 6U].in[id & 63U];
+    return with_router(router_of(id), [id](auto& record) -> InputVc& { return record.in[bit_of(id)]; });
   }
   [[nodiscard]] OutputVc& output(std::uint32_t id) {
-    return small_.empty() ? large_[id >> 6U].out[id & 63U] : small_[id >> 6U].out[id & 63U];
-  }
-  [[nodiscard]] const Router& router(std::uint32_t r) const {
-    return small_.empty() ? large_[r].masks : small_[r].masks;
+    return with_router(router_of(id), [id](auto& record) -> OutputVc& { return record.out[bit_of(id)]; });
   }
   [[nodiscard]] const Port& port(std::uint32_t r, std::uint32_t p) const {
-    return small_.empty() ? large_[r].ports[p] : small_[r].ports[p];
+    return with_router(r, [p](const auto& record) -> const Port& { return record.ports[p]; });
   }
   [[nodiscard]] const InputVc& input(std::uint32_t id) const {
-    return small_.empty() ? large_[id >> 6U].in[id & 63U] : small_[id >> 6U].in[id & 63U];
+    return with_router(router_of(id), [id](const auto& record) -> const InputVc& { return record.in[bit_of(id)]; });
   }
   [[nodiscard]] const OutputVc& output(std::uint32_t id) const {
-    return small_.empty() ? large_[id >> 6U].out[id & 63U] : small_[id >> 6U].out[id & 63U];
+    return with_router(router_of(id), [id](const auto& record) -> const OutputVc& { return record.out[bit_of(id)]; });
   }
   // Input VCs, and output VCs, of all routers without holes: numbers of their rings and stall counters.
   [[nodiscard]] std::size_t dense(std::uint32_t id) const {
-    return std::size_t{id >> 6U} * vcs_per_router_ + (id & 63U);
+    return std::size_t{router_of(id)} * vcs_per_router_ + (bit_of(id));
   }
   [[nodiscard]] std::uint32_t sparse(std::size_t number) const {
-    return static_cast<std::uint32_t>(number / vcs_per_router_ << 6U | number % vcs_per_router_);
+    return first_id(static_cast<std::uint32_t>(number / vcs_per_router_)) +
+           static_cast<std::uint32_t>(number % vcs_per_router_);
   }
   [[nodiscard]] std::size_t input_vcs() const { return std::size_t{num_routers_} * vcs_per_router_; }
   // Ring size - buffer depth of an output's rings downstream.
@@ -370,7 +414,7 @@ class FlitNetwork {
   // The output VC that the wait of a head for one is charged to.
   [[nodiscard]] std::uint32_t charged(std::uint32_t id) const {
     const InputVc& vc = input(id);
-    return (id & ~63U) + vc.output * num_vcs_ + static_cast<std::uint32_t>(std::countr_zero(vc.vcs));
+    return base_of(id) + vc.output * num_vcs_ + static_cast<std::uint32_t>(std::countr_zero(vc.vcs));
   }
 
   // Of the VCs that a route offers, those that a packet may use: its class's, of a class with static VCs one of them.
@@ -397,8 +441,11 @@ class FlitNetwork {
   void note_arrivals(std::uint32_t now);
   void wake_at(std::uint32_t when, Wake kind, std::uint32_t index);
   void arrive_at(std::uint32_t when, std::uint32_t id);
-  void join_va(std::uint32_t r, std::uint64_t bits, std::uint32_t when);
-  void join_sa(std::uint32_t r, std::uint64_t bits, std::uint32_t when);
+  // Input VCs that take part in an allocation; one, or those of a router.
+  void join_va(std::uint32_t id, std::uint32_t when);
+  void join_sa(std::uint32_t id, std::uint32_t when);
+  void join_va(std::uint32_t r, VcSet bits, std::uint32_t when);
+  void join_sa(std::uint32_t r, VcSet bits, std::uint32_t when);
   void run_wakes(std::uint32_t now);
   void activate(std::uint32_t terminal);
   [[noreturn]] void refuse(const PacketIn& packet) const;
@@ -435,9 +482,9 @@ class FlitNetwork {
     std::uint32_t packet = kNoPacket;
     std::uint32_t sent = 0;  // flits
   };
-  struct Fork {                 // of an input VC; no lanes: the packet at its front has one way
-    std::uint64_t lanes = 0;    // all branches
-    std::uint64_t pending = 0;  // those that have not sent the tail
+  struct Fork {         // of an input VC; no lanes: the packet at its front has one way
+    VcSet lanes = 0;    // all branches
+    VcSet pending = 0;  // those that have not sent the tail
   };
   void build_multicast(const NetworkSpec& spec);
   void reserve_copies(std::uint32_t copies);
@@ -448,7 +495,7 @@ class FlitNetwork {
   void end_fork(std::uint32_t id, Fork& fork, std::uint32_t parent, const InputVc& last);
   [[nodiscard]] std::uint32_t first_lane(std::uint32_t id) const {
     const InputVc& vc = input(id);
-    return (id & ~63U) + vc.port * num_vcs_ + vc.vc;
+    return base_of(id) + vc.port * num_vcs_ + vc.vc;
   }
   [[nodiscard]] std::uint32_t extra_lane(std::uint32_t p, std::uint32_t vc, std::uint32_t i) const;
   [[nodiscard]] std::uint32_t waiting_lane(std::uint32_t id) const;
@@ -465,22 +512,21 @@ class FlitNetwork {
   };
   // What switch allocation made of a router's input VCs.
   struct Moves {
-    std::uint64_t winners = 0;  // their front flits move
-    std::uint64_t again = 0;    // ask again in the next cycle
+    VcSet winners = 0;  // their front flits move
+    VcSet again = 0;    // ask again in the next cycle
   };
   // Heads that ask for the switch while they ask for a VC.
   struct Speculation {
-    std::uint64_t heads = 0;
-    std::uint64_t granted = 0;  // those that got a VC in this cycle
-    std::uint64_t wasted = 0;   // those that could not use a switch grant
-    std::uint64_t outputs[64];  // that each of them asks for
+    VcSet heads = 0;
+    VcSet granted = 0;        // those that got a VC in this cycle
+    VcSet wasted = 0;         // those that could not use a switch grant
+    VcSet outputs[kMostVcs];  // ports that each of them asks for
   };
   void build_allocation(const NetworkSpec& spec);
-  [[nodiscard]] Moves allocate(std::uint32_t r, std::uint64_t heads, std::uint64_t flits, std::uint32_t now);
-  std::uint64_t allocate_heads(std::uint32_t r, std::uint64_t heads, std::uint32_t now, Speculation& speculation);
+  [[nodiscard]] Moves allocate(std::uint32_t r, VcSet heads, VcSet flits, std::uint32_t now);
+  VcSet allocate_heads(std::uint32_t r, VcSet heads, std::uint32_t now, Speculation& speculation);
   [[nodiscard]] bool add_head(std::uint32_t id, std::uint32_t now, Speculation& speculation);
-  [[nodiscard]] Moves allocate_flits(std::uint32_t r, std::uint64_t flits, std::uint32_t now,
-                                     const Speculation& speculation);
+  [[nodiscard]] Moves allocate_flits(std::uint32_t r, VcSet flits, std::uint32_t now, const Speculation& speculation);
   void put_forward(std::uint32_t r, std::uint32_t bit, std::uint32_t out, bool speculative);
   [[nodiscard]] std::int64_t age_key(std::uint32_t id) const;
   [[nodiscard]] bool has_credit(std::uint32_t r, std::uint32_t resource, std::uint32_t now) const;
@@ -566,10 +612,10 @@ class FlitNetwork {
   void offer_candidates(std::uint32_t id, std::uint32_t join, std::uint32_t now);
   void drop_candidates(std::uint32_t id);
   void ask_later(std::uint32_t id);
-  void allocate_several(std::uint32_t r, std::uint64_t requests, std::uint32_t now);
+  void allocate_several(std::uint32_t r, VcSet requests, std::uint32_t now);
   void grant_candidate(std::uint32_t id, std::uint32_t resource, std::uint32_t now);
   void take_candidate(std::uint32_t id, std::uint32_t resource, std::uint32_t now);
-  [[nodiscard]] std::uint64_t asked_vcs(std::uint32_t id) const;
+  [[nodiscard]] VcSet asked_vcs(std::uint32_t id) const;
   void note_progress(std::uint32_t now);
   void judge_progress();
   void fail(std::uint32_t id, const std::string& what);
@@ -580,12 +626,12 @@ class FlitNetwork {
   CycleFunction cycle_function_ = nullptr;
   std::uint32_t num_routers_ = 0;
   std::uint32_t num_vcs_ = 0;
-  std::uint32_t ports_ = 0;           // of a router
-  std::uint32_t vcs_per_router_ = 0;  // ports * num_vcs
-  std::uint32_t nodes_ = 0;           // terminals that are no reduction units
-  std::uint32_t unit_ports_ = 0;      // of a router
-  std::uint8_t port_of_[64] = {};     // of a VC's bit
-  std::uint8_t vc_of_[64] = {};
+  std::uint32_t ports_ = 0;              // of a router
+  std::uint32_t vcs_per_router_ = 0;     // ports * num_vcs
+  std::uint32_t nodes_ = 0;              // terminals that are no reduction units
+  std::uint32_t unit_ports_ = 0;         // of a router
+  std::uint8_t port_of_[kMostVcs] = {};  // of a VC's bit
+  std::uint8_t vc_of_[kMostVcs] = {};
   std::uint32_t ring_mask_ = 0;
   std::uint32_t wakes_mask_ = 0;
   std::uint32_t traversal_ = 0;  // S - 1 + X
@@ -600,8 +646,9 @@ class FlitNetwork {
 
   sim::ArrayBlock memory_;          // of the arrays that are spans
   std::span<std::uint32_t> rings_;  // of every input VC, then of every terminal's ejection VCs
-  std::span<SmallRecord> small_;    // the routers; one of the two is empty
+  std::span<SmallRecord> small_;    // the routers; two of the three are empty
   std::span<LargeRecord> large_;
+  std::span<WideRecord> wide_;
   std::span<Stalls> stalls_;
   std::vector<std::uint32_t> gaps_;  // [router * ports + port]
   std::span<std::uint16_t> routes_;
@@ -637,13 +684,13 @@ class FlitNetwork {
   std::unique_ptr<Allocation> allocation_;  // none: iSLIP with one iteration
   // both empty where VCs do not wait for the credits of their tails
   std::vector<std::uint32_t> source_owned_;  // per terminal: injection VCs in use
-  std::vector<std::uint64_t> awaits_tail_;   // per router: output VCs whose tail has left
+  std::vector<VcSet> awaits_tail_;           // per router: output VCs whose tail has left
 
   std::unique_ptr<RouterModels> models_;  // none: the routers built in here
 
   // multicast; all empty without such a class
   std::unique_ptr<MulticastTrees> trees_;
-  std::vector<Branch> branches_;  // [router * 64 + lane]
+  std::vector<Branch> branches_;  // [id of the lane]
   std::vector<Fork> forks_;       // [dense(input VC)]
   std::uint64_t multicast_classes_ = 0;
   std::uint32_t multicast_vcs_ = 0;
@@ -686,7 +733,7 @@ class FlitNetwork {
   std::vector<Candidate> candidates_;    // [input VC * room + i]
   std::vector<std::uint8_t> candidate_count_;
   std::uint32_t candidate_room_ = 1;
-  std::vector<std::uint64_t> asking_;         // per router: heads to route again in the next cycle
+  std::vector<VcSet> asking_;                 // per router: heads to route again in the next cycle
   std::vector<std::uint64_t> asking_active_;  // routers, a bit each
   std::vector<std::uint64_t> packet_number_;  // per packet slot: number of the offer
   std::uint64_t packets_offered_ = 0;

@@ -36,7 +36,7 @@ void FlitNetwork::build_allocation(const NetworkSpec& spec) {
 // What a user's allocator may know of the packet at the front of an input VC.
 void FlitNetwork::tell_facts(std::uint32_t id, bool speculative) {
   const Packet& packet = packets_[rings_[input(id).front] & kPacketMask];
-  allocation_->requests.set_facts(id & 63U, {packet.create, as_u32(packet.size), packet.message_class, speculative});
+  allocation_->requests.set_facts(bit_of(id), {packet.create, as_u32(packet.size), packet.message_class, speculative});
 }
 
 void FlitNetwork::fail_allocator(const Allocator& allocator) {
@@ -44,16 +44,16 @@ void FlitNetwork::fail_allocator(const Allocator& allocator) {
   stuck_ = 1;
 }
 
-FlitNetwork::Moves FlitNetwork::allocate(std::uint32_t r, std::uint64_t heads, std::uint64_t flits, std::uint32_t now) {
+FlitNetwork::Moves FlitNetwork::allocate(std::uint32_t r, VcSet heads, VcSet flits, std::uint32_t now) {
   Speculation speculation;
   if (heads != 0) {
-    const std::uint64_t granted = allocate_heads(r, heads, now, speculation);
+    const VcSet granted = allocate_heads(r, heads, now, speculation);
     if (!spec_.allocation.speculative) {
       if (sa_delay_ == 1) {
         if (granted != 0) join_sa(r, granted, now + 1);
       } else {
-        for (std::uint64_t rest = granted; rest != 0; rest &= rest - 1) {
-          wake_at(now + sa_delay_, kJoinSa, (r << 6U) + lowest(rest));
+        for (VcSet rest = granted; rest != 0; rest &= rest - 1) {
+          wake_at(now + sa_delay_, kJoinSa, first_id(r) + lowest(rest));
         }
       }
     } else {
@@ -69,7 +69,7 @@ std::int64_t FlitNetwork::age_key(std::uint32_t id) const {
 }
 
 bool FlitNetwork::has_credit(std::uint32_t r, std::uint32_t resource, std::uint32_t now) const {
-  const OutputVc& out = output((r << 6U) + resource);
+  const OutputVc& out = output(first_id(r) + resource);
   return rings_[credit_slot(out.write, gap(r, out.port))] <= now;
 }
 
@@ -77,8 +77,8 @@ bool FlitNetwork::has_credit(std::uint32_t r, std::uint32_t resource, std::uint3
 
 // Enters a head's requests for VCs, and with speculation those for the switch; false: every VC it may use is owned.
 bool FlitNetwork::add_head(std::uint32_t id, std::uint32_t now, Speculation& speculation) {
-  const std::uint32_t r = id >> 6U;
-  const std::uint32_t bit = id & 63U;
+  const std::uint32_t r = router_of(id);
+  const std::uint32_t bit = bit_of(id);
   const InputVc& vc = input(id);
   const Candidate table{vc.vcs, vc.output, 0, 0};
   const bool function = routing_ != nullptr && traits_.several;
@@ -95,7 +95,7 @@ bool FlitNetwork::add_head(std::uint32_t id, std::uint32_t now, Speculation& spe
   }
   const std::int64_t age = age_key(id);
   bool asks = false;
-  std::uint64_t outputs = 0;
+  VcSet outputs = 0;
   for (std::uint32_t i = 0; i < count; ++i) {
     const Candidate& candidate = candidates[i];
     if (best_only && candidate.priority != best) continue;
@@ -108,26 +108,25 @@ bool FlitNetwork::add_head(std::uint32_t id, std::uint32_t now, Speculation& spe
       credit = credit || (spec_.allocation.speculative && has_credit(r, resource, now));
     }
     if (credit) {
-      outputs |= bit64(candidate.port);
+      outputs |= vc_bit(candidate.port);
     } else if (spec_.compat_booksim2) {
       // BookSim2 marks the whole head as stalled when one element of its route set cannot be asked for
-      speculation.wasted |= bit64(bit);
+      speculation.wasted |= vc_bit(bit);
     }
   }
   if (outputs != 0) {
-    speculation.heads |= bit64(bit);
+    speculation.heads |= vc_bit(bit);
     speculation.outputs[bit] = outputs;
   }
   return asks;
 }
 
 // Returns the heads that got a VC.
-std::uint64_t FlitNetwork::allocate_heads(std::uint32_t r, std::uint64_t heads, std::uint32_t now,
-                                          Speculation& speculation) {
-  const std::uint32_t base = r << 6U;
+VcSet FlitNetwork::allocate_heads(std::uint32_t r, VcSet heads, std::uint32_t now, Speculation& speculation) {
+  const std::uint32_t base = first_id(r);
   Allocation& a = *allocation_;
   a.requests.clear();
-  for (std::uint64_t rest = heads; rest != 0; rest &= rest - 1) {
+  for (VcSet rest = heads; rest != 0; rest &= rest - 1) {
     const std::uint32_t id = base + lowest(rest);
     if (add_head(id, now, speculation)) {
       if (a.facts) tell_facts(id, true);
@@ -142,7 +141,7 @@ std::uint64_t FlitNetwork::allocate_heads(std::uint32_t r, std::uint64_t heads, 
   }
   AllocationMatch found;
   if (!a.vcs.match(r, cycle_, a.requests, found)) fail_allocator(a.vcs);
-  for (std::uint64_t rest = found.inputs; rest != 0; rest &= rest - 1) {
+  for (VcSet rest = found.inputs; rest != 0; rest &= rest - 1) {
     const std::uint32_t bit = lowest(rest);
     const std::uint32_t resource = found.output[bit];
     if (routing_ != nullptr && traits_.several) {
@@ -155,15 +154,15 @@ std::uint64_t FlitNetwork::allocate_heads(std::uint32_t r, std::uint64_t heads, 
     input(base + bit).output_vc = as_u8(resource);
     order_grant(base + bit);
   }
-  const std::uint64_t losers = heads & ~found.inputs;
+  const VcSet losers = heads & ~found.inputs;
   if (losers == 0) return found.inputs;
   if (routing_ == nullptr || !traits_.several) {
-    for (std::uint64_t rest = losers; rest != 0; rest &= rest - 1) ++stalls(charged(base + lowest(rest))).lost_vc;
+    for (VcSet rest = losers; rest != 0; rest &= rest - 1) ++stalls(charged(base + lowest(rest))).lost_vc;
   }
   if (routing_ == nullptr || !traits_.adaptive) {
     join_va(r, losers, now + 1);
   } else {
-    for (std::uint64_t rest = losers; rest != 0; rest &= rest - 1) ask_later(base + lowest(rest));
+    for (VcSet rest = losers; rest != 0; rest &= rest - 1) ask_later(base + lowest(rest));
   }
   return found.inputs;
 }
@@ -175,7 +174,7 @@ void FlitNetwork::put_forward(std::uint32_t r, std::uint32_t bit, std::uint32_t 
   Allocation& a = *allocation_;
   const std::uint32_t in = port_of_[bit];
   const std::uint32_t vc = vc_of_[bit];
-  const std::int64_t key = age_key((r << 6U) + bit) + (speculative ? kSpeculativeKey : 0);
+  const std::int64_t key = age_key(first_id(r) + bit) + (speculative ? kSpeculativeKey : 0);
   if (a.requests.asks(in, out)) {
     const std::int64_t other_key = a.requests.input_key(in, out);
     const std::uint32_t other = a.requests.label(in, out);
@@ -186,32 +185,32 @@ void FlitNetwork::put_forward(std::uint32_t r, std::uint32_t bit, std::uint32_t 
   a.requests.add(in, out, as_u8(vc), key, key);
 }
 
-FlitNetwork::Moves FlitNetwork::allocate_flits(std::uint32_t r, std::uint64_t flits, std::uint32_t now,
+FlitNetwork::Moves FlitNetwork::allocate_flits(std::uint32_t r, VcSet flits, std::uint32_t now,
                                                const Speculation& speculation) {
-  const std::uint32_t base = r << 6U;
+  const std::uint32_t base = first_id(r);
   Allocation& a = *allocation_;
   a.requests.clear();
-  for (std::uint64_t rest = flits; rest != 0; rest &= rest - 1) {
+  for (VcSet rest = flits; rest != 0; rest &= rest - 1) {
     const std::uint32_t bit = lowest(rest);
     const InputVc& vc = input(base + bit);
     if (!has_credit(r, vc.output_vc, now)) {
       block(base + bit, now);
-      flits &= ~bit64(bit);
+      flits &= ~vc_bit(bit);
       continue;
     }
     put_forward(r, bit, vc.output, false);
     if (a.facts) tell_facts(base + bit, false);
   }
-  for (std::uint64_t rest = speculation.heads; rest != 0; rest &= rest - 1) {
+  for (VcSet rest = speculation.heads; rest != 0; rest &= rest - 1) {
     const std::uint32_t bit = lowest(rest);
-    for (std::uint64_t outs = speculation.outputs[bit]; outs != 0; outs &= outs - 1) {
+    for (VcSet outs = speculation.outputs[bit]; outs != 0; outs &= outs - 1) {
       put_forward(r, bit, lowest(outs), true);
     }
   }
   AllocationMatch found;
   if (!a.ports.match(r, cycle_, a.requests, found)) fail_allocator(a.ports);
   Moves moves;
-  for (std::uint64_t rest = found.inputs; rest != 0; rest &= rest - 1) {
+  for (VcSet rest = found.inputs; rest != 0; rest &= rest - 1) {
     const std::uint32_t in = lowest(rest);
     const std::uint32_t out = found.output[in];
     const std::uint32_t vc = a.requests.label(in, out);
@@ -223,16 +222,16 @@ FlitNetwork::Moves FlitNetwork::allocate_flits(std::uint32_t r, std::uint64_t fl
       const InputVc& won = input(base + bit);
       if ((speculation.granted >> bit & 1U) == 0 || won.output != out || !has_credit(r, won.output_vc, now)) continue;
     }
-    moves.winners |= bit64(bit);
+    moves.winners |= vc_bit(bit);
   }
   moves.again = flits & ~moves.winners;
-  for (std::uint64_t rest = moves.again; rest != 0; rest &= rest - 1) {
+  for (VcSet rest = moves.again; rest != 0; rest &= rest - 1) {
     ++output(base + input(base + lowest(rest)).output_vc).lost_switch;
   }
-  for (std::uint64_t rest = speculation.granted & ~moves.winners; rest != 0; rest &= rest - 1) {
+  for (VcSet rest = speculation.granted & ~moves.winners; rest != 0; rest &= rest - 1) {
     const std::uint32_t id = base + lowest(rest);
     const std::uint32_t out = base + input(id).output_vc;
-    if (has_credit(r, out & 63U, now)) {
+    if (has_credit(r, bit_of(out), now)) {
       ++output(out).lost_switch;
     } else {
       ++stalls(out).no_credit;
@@ -253,10 +252,10 @@ FlitNetwork::Moves FlitNetwork::allocate_flits(std::uint32_t r, std::uint64_t fl
 // free upstream at `freed`. Output VCs are released when the tail's credit is there: this one later, the one upstream
 // at `freed`.
 void FlitNetwork::release_later(std::uint32_t id, std::uint32_t out, std::uint32_t sent, std::uint32_t freed) {
-  const std::uint32_t r = id >> 6U;
-  const std::uint32_t bit = id & 63U;
-  awaits_tail_[r] |= bit64(out);
-  if (port(r, port_of_[out]).terminal != kNoLink) wake_at(sent + ejection_reuse_, kRelease, (r << 6U) + out);
+  const std::uint32_t r = router_of(id);
+  const std::uint32_t bit = bit_of(id);
+  awaits_tail_[r] |= vc_bit(out);
+  if (port(r, port_of_[out]).terminal != kNoLink) wake_at(sent + ejection_reuse_, kRelease, first_id(r) + out);
   if (freed == kNeverFree) return;
   const Port& in = port(r, port_of_[bit]);
   if (in.source != 0) {
@@ -268,21 +267,21 @@ void FlitNetwork::release_later(std::uint32_t id, std::uint32_t out, std::uint32
 
 // Heads may ask for the VC in this very cycle.
 void FlitNetwork::release(std::uint32_t id, std::uint32_t now) {
-  const std::uint32_t r = id >> 6U;
-  const std::uint32_t p = port_of_[id & 63U];
-  awaits_tail_[r] &= ~bit64(id & 63U);
-  port(r, p).free_vcs |= 1U << vc_of_[id & 63U];
-  if ((router(r).parked & port(r, p).to) != 0) unpark(r, p, now - 1);
+  const std::uint32_t r = router_of(id);
+  const std::uint32_t p = port_of_[bit_of(id)];
+  awaits_tail_[r] &= ~vc_bit(bit_of(id));
+  port(r, p).free_vcs |= 1U << vc_of_[bit_of(id)];
+  if ((masks(r).parked & routed_to(r, p)) != 0) unpark(r, p, now - 1);
 }
 
 void FlitNetwork::release_source(std::uint32_t id) {
-  const std::uint32_t terminal = port(id >> 6U, port_of_[id & 63U]).up;
-  source_owned_[terminal] &= ~(1U << vc_of_[id & 63U]);
+  const std::uint32_t terminal = port(router_of(id), port_of_[bit_of(id)]).up;
+  source_owned_[terminal] &= ~(1U << vc_of_[bit_of(id)]);
   activate(terminal);
 }
 
 bool FlitNetwork::waits_for_tail_credit(std::uint32_t out) const {
-  return wait_for_tail_ && (awaits_tail_[out >> 6U] >> (out & 63U) & 1U) != 0;
+  return wait_for_tail_ && (awaits_tail_[router_of(out)] >> (bit_of(out)) & 1U) != 0;
 }
 
 }  // namespace cosim::noc

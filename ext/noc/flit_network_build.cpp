@@ -71,17 +71,22 @@ void FlitNetwork::build(const NetworkSpec& spec) {
   const bool forks = spec.multicast_vcs() != 0;
   const bool retries = spec.retry.bit_error_rate > 0.0;
   const bool small = !forks && !spec.has_sessions() && !spec.has_reductions() && !retries &&
-                     as_u32(spec.ports) <= std::size(SmallRecord{}.ports) &&
-                     vcs_per_router_ <= std::size(SmallRecord{}.in);
+                     as_u32(spec.ports) <= SmallRecord::kMostPorts && vcs_per_router_ <= SmallRecord::kMostInputs;
   const std::size_t slots = (vcs + static_cast<std::size_t>(terminals) * num_vcs_) * ring;
   const std::size_t due = static_cast<std::size_t>(arrivals_mask_ + 1) * arrivals_room_;
   using sim::ArrayBlock;
-  memory_.reserve((small ? ArrayBlock::room<SmallRecord>(routers) : ArrayBlock::room<LargeRecord>(routers)) +
-                  ArrayBlock::room<std::uint32_t>(slots) + ArrayBlock::room<Stalls>(vcs) +
+  const bool wide = vcs_per_router_ + static_cast<std::uint32_t>(spec.extra_branches()) > LargeRecord::kMostInputs ||
+                    as_u32(spec.ports) > LargeRecord::kMostPorts;
+  const std::size_t records = small  ? ArrayBlock::room<SmallRecord>(routers)
+                              : wide ? ArrayBlock::room<WideRecord>(routers)
+                                     : ArrayBlock::room<LargeRecord>(routers);
+  memory_.reserve(records + ArrayBlock::room<std::uint32_t>(slots) + ArrayBlock::room<Stalls>(vcs) +
                   ArrayBlock::room<std::uint32_t>(due) + ArrayBlock::room<std::uint16_t>(spec.routes.entries.size()));
   far_ = memory_.bytes() >= kFarBytes;
   if (small) {
     small_ = memory_.make<SmallRecord>(routers);
+  } else if (wide) {
+    wide_ = memory_.make<WideRecord>(routers);
   } else {
     large_ = memory_.make<LargeRecord>(routers);
   }
@@ -95,7 +100,7 @@ void FlitNetwork::build(const NetworkSpec& spec) {
   active_.resize(4 * router_words_ + (terminals + 63) / 64);
 
   const std::uint32_t all_vcs = num_vcs_ == 32 ? ~0U : (1U << num_vcs_) - 1U;
-  const auto id_of = [&](std::uint32_t r, std::uint32_t p) { return (r << 6U) + p * num_vcs_; };
+  const auto id_of = [&](std::uint32_t r, std::uint32_t p) { return first_id(r) + p * num_vcs_; };
   for (std::uint32_t r = 0; r < routers; ++r) {
     for (std::uint32_t p = 0; p < as_u32(spec.ports); ++p) {
       port(r, p).step = std::uint64_t{1} << 32U;
@@ -105,8 +110,8 @@ void FlitNetwork::build(const NetworkSpec& spec) {
         OutputVc& out = output(id);
         in.front = static_cast<std::uint32_t>(dense(id)) * ring;
         in.vcs = all_vcs;
-        in.port = out.port = port_of_[id & 63U] = as_u8(p);
-        in.vc = out.vc = vc_of_[id & 63U] = as_u8(v);
+        in.port = out.port = port_of_[bit_of(id)] = as_u8(p);
+        in.vc = out.vc = vc_of_[bit_of(id)] = as_u8(v);
         out.bit = 1U << v;
         in.lanes = 1U << (p & 7U);
       }

@@ -99,28 +99,32 @@ struct FlitNetwork::Walk {
     c.same(in.lanes);
   }
 
+  void set(VcSet shown) {
+    c.same(static_cast<std::uint64_t>(shown));
+    if (!n.wide_.empty()) c.same(static_cast<std::uint64_t>(shown >> 64U));
+  }
+
   void routers() {
     for (std::uint32_t r = 0; r < n.num_routers_; ++r) {
-      const Router& masks = n.router(r);
-      const std::uint64_t heads = n.allocation_ == nullptr ? 0 : masks.va[0] | masks.va[1];
-      for (const std::uint64_t mask :
-           {masks.va[0], masks.va[1], masks.sa[0], masks.sa[1], masks.blocked, masks.parked}) {
-        c.same(mask);
+      const Router<VcSet> masks = n.masks(r);
+      const VcSet heads = n.allocation_ == nullptr ? 0 : masks.va[0] | masks.va[1];
+      for (const VcSet mask : {masks.va[0], masks.va[1], masks.sa[0], masks.sa[1], masks.blocked, masks.parked}) {
+        set(mask);
       }
       for (std::uint32_t p = 0; p < as_u32(n.spec_.ports); ++p) {
         const Port& port = n.port(r, p);
-        c.same(port.to);
+        set(n.routed_to(r, p));
         c.same(port.free_vcs);
         if (!c.lacks(sim::Part::arbiter)) {
           c.same(std::uint32_t{port.sa_input} << 16U | std::uint32_t{port.sa_output} << 8U | port.sa_vc);
         }
         for (std::uint32_t v = 0; v < n.num_vcs_; ++v) {
-          const std::uint32_t id = (r << 6U) + p * n.num_vcs_ + v;
+          const std::uint32_t id = first_id(r) + p * n.num_vcs_ + v;
           const InputVc& in = n.input(id);
           if (!c.lacks(sim::Part::vc))
             c.same(std::uint64_t{in.vcs} << 16U | std::uint64_t{in.output} << 8U | in.output_vc);
           c.same(in.visible);
-          const bool waits = ((masks.blocked | masks.parked | heads) & bit64(id & 63U)) != 0;
+          const bool waits = ((masks.blocked | masks.parked | heads) & vc_bit(bit_of(id))) != 0;
           const bool to_wait = n.allocation_ != nullptr && in.output != kNoPort;  // also of what has not asked yet
           if (waits || to_wait) c.same(in.since);
           ring(in.front);
@@ -241,7 +245,7 @@ void FlitNetwork::canonical(sim::Canonical& c, std::int32_t node, const sim::Pre
   walk.routers();
   if (c.differs()) return;
   for (const std::uint32_t owned : source_owned_) c.same(owned);
-  for (const std::uint64_t awaited : awaits_tail_) c.same(awaited);
+  for (const VcSet awaited : awaits_tail_) walk.set(awaited);
   if (allocation_ != nullptr && !c.lacks(sim::Part::allocator)) {
     PlainState shown(c);
     allocation_->vcs.visit(shown);

@@ -26,6 +26,7 @@ struct FlitNetwork::Cycle {
             Fetch kFetch = Fetch::no, bool kByWays = false>
   struct Local {
     using Record = RecordType;
+    using Set = typename Record::Set;
     static constexpr bool kForks = kMulticast;
     static constexpr bool kWays = kByWays;  // of a plain network: routes are RouteWays
     static constexpr bool kFetches = kFetch != Fetch::no;
@@ -100,7 +101,7 @@ struct FlitNetwork::Cycle {
     } else {
       if constexpr (L::kForks) {
         if (packet.route_state != 0 && packet.route_state < kLeg) {
-          l.n.route_branches((r << 6U) + bit, l.now + kWait - 1 + l.n.va_delay_);
+          l.n.route_branches(first_id(r) + bit, l.now + kWait - 1 + l.n.va_delay_);
           return;
         }
       }
@@ -116,18 +117,19 @@ struct FlitNetwork::Cycle {
     }
     packet.path += record.ports[vc.port].step;
     vc.send_to(output);
-    record.ports[output].to |= bit64(bit);
+    record.ports[output].to |= bit_in<typename L::Set>(bit);
     if constexpr (!kPlain) {
       vc.vcs = l.n.vcs_of(packet, vcs);
       const std::uint32_t join = l.now + kWait - 1 + l.n.va_delay_;
       if (l.n.va_delay_ > 1) {
-        l.n.wake_at(join, kJoinVa, (r << 6U) + bit);
+        l.n.wake_at(join, kJoinVa, first_id(r) + bit);
       } else {
-        l.n.join_va(r, bit64(bit), join);
+        record.masks.va[join & 1U] |= bit_in<typename L::Set>(bit);
+        l.n.va_active(join)[r >> 6U] |= bit64(r & 63U);
       }
     }
     if constexpr (kPlain) {
-      record.masks.va[kWait == 1 ? l.odd : l.even] |= bit64(bit);
+      record.masks.va[kWait == 1 ? l.odd : l.even] |= bit_in<typename L::Set>(bit);
       (kWait == 1 ? l.va_next : l.va_now)[r >> 6U] |= bit64(r & 63U);
     }
   }
@@ -151,25 +153,25 @@ struct FlitNetwork::Cycle {
   static COSIM_INLINE void fetch_arrival(const L& l, std::uint32_t i, std::uint32_t end) {
     if (i + 4 * kAhead < end) {
       const std::uint32_t id = l.due[i + 4 * kAhead];
-      const auto& record = l.records[id >> 6U];
+      const auto& record = l.records[router_of(id)];
       fetch(&record.masks);
-      fetch(&record.in[id & 63U]);
+      fetch(&record.in[bit_of(id)]);
     }
     if (i + 3 * kAhead < end) {
       const std::uint32_t id = l.due[i + 3 * kAhead];
-      const auto& record = l.records[id >> 6U];
-      const InputVc& vc = record.in[id & 63U];
+      const auto& record = l.records[router_of(id)];
+      const InputVc& vc = record.in[bit_of(id)];
       fetch(&l.rings[vc.front]);
       fetch(&record.ports[vc.port]);
     }
     if (i + 2 * kAhead < end) {
       const std::uint32_t id = l.due[i + 2 * kAhead];
-      fetch(&l.packets[l.rings[l.records[id >> 6U].in[id & 63U].front] & kPacketMask]);
+      fetch(&l.packets[l.rings[l.records[router_of(id)].in[bit_of(id)].front] & kPacketMask]);
     }
     if (i + kAhead < end) {
       const std::uint32_t id = l.due[i + kAhead];
-      const Packet& packet = l.packets[l.rings[l.records[id >> 6U].in[id & 63U].front] & kPacketMask];
-      fetch_route(l, id >> 6U, packet);
+      const Packet& packet = l.packets[l.rings[l.records[router_of(id)].in[bit_of(id)].front] & kPacketMask];
+      fetch_route(l, router_of(id), packet);
     }
   }
 
@@ -181,18 +183,18 @@ struct FlitNetwork::Cycle {
     for (std::uint32_t i = begin; i < end; ++i) {
       if (l.far()) fetch_arrival(l, i, end);
       const std::uint32_t id = l.due[i];
-      const std::uint32_t r = id >> 6U;
-      const std::uint32_t bit = id & 63U;
+      const std::uint32_t r = router_of(id);
+      const std::uint32_t bit = bit_of(id);
       auto& record = l.records[r];
       InputVc& vc = record.in[bit];
       if constexpr (L::kForks) {
         const Fork& fork = l.n.forks_[l.n.dense(id)];
         if (fork.lanes != 0) {
-          std::uint64_t join = 0;
-          for (std::uint64_t rest = fork.lanes; rest != 0; rest &= rest - 1) {
+          typename L::Set join = 0;
+          for (auto rest = static_cast<typename L::Set>(fork.lanes); rest != 0; rest &= rest - 1) {
             if (record.in[lowest(rest)].visible++ == 0) join |= rest & (0 - rest);
           }
-          join &= fork.pending;
+          join &= static_cast<typename L::Set>(fork.pending);
           record.masks.sa[l.even] |= join;
           if (join != 0) l.sa_now[r >> 6U] |= bit64(r & 63U);
           continue;
@@ -207,7 +209,7 @@ struct FlitNetwork::Cycle {
         }
         continue;
       }
-      record.masks.sa[l.even] |= bit64(bit);
+      record.masks.sa[l.even] |= bit_in<typename L::Set>(bit);
       l.sa_now[r >> 6U] |= bit64(r & 63U);
       if constexpr (!kPlain) l.n.order_body(id);
     }
@@ -368,62 +370,63 @@ struct FlitNetwork::Cycle {
     out.owner = as_u8(bit);
     vc.output_vc = as_u8(resource);
     if constexpr (!kPlain) {
-      l.n.order_grant((r << 6U) + bit);
-      if (l.n.sa_delay_ != 1) l.n.wake_at(l.now + l.n.sa_delay_, kJoinSa, (r << 6U) + bit);
+      l.n.order_grant(first_id(r) + bit);
+      if (l.n.sa_delay_ != 1) l.n.wake_at(l.now + l.n.sa_delay_, kJoinSa, first_id(r) + bit);
     }
   }
 
   // Several heads ask for VCs of one output. Returns the winners.
   template <bool kPlain, class L>
-  static COSIM_INLINE std::uint64_t allocate_contended(const L& l, typename L::Record& record, std::uint32_t r,
-                                                       std::uint64_t requests, std::uint32_t output) {
+  static COSIM_INLINE typename L::Set allocate_contended(const L& l, typename L::Record& record, std::uint32_t r,
+                                                         typename L::Set requests, std::uint32_t output) {
+    using Set = typename L::Set;
     constexpr bool kAnyVc = kPlain && !L::kWays;
-    Port& port = record.ports[output];
+    auto& port = record.ports[output];
     const std::uint32_t free = port.free_vcs;
     const std::uint32_t first = output * l.num_vcs();
     std::uint32_t wanted = ~0U;
     std::uint32_t common = ~0U;
     if (kAnyVc && free == 0) {
-      for (std::uint64_t rest = requests; rest != 0; rest &= rest - 1) l.n.park((r << 6U) + lowest(rest), l.now);
+      for (Set rest = requests; rest != 0; rest &= rest - 1) l.n.park(first_id(r) + lowest(rest), l.now);
       return 0;
     }
     if constexpr (!kAnyVc) {
       wanted = 0;
-      for (std::uint64_t rest = requests; rest != 0; rest &= rest - 1) {
+      for (Set rest = requests; rest != 0; rest &= rest - 1) {
         const std::uint32_t bit = lowest(rest);
         if ((free & record.in[bit].vcs) == 0) {
-          l.n.park((r << 6U) + bit, l.now);
-          requests &= ~bit64(bit);
+          l.n.park(first_id(r) + bit, l.now);
+          requests &= ~bit_in<Set>(bit);
         } else {
           wanted |= record.in[bit].vcs;
           common &= record.in[bit].vcs;
         }
       }
     }
-    std::uint64_t grants[64];  // output VCs, per head
-    std::uint64_t granted = 0;
+    Set grants[L::Record::kMostInputs];  // output VCs, per head
+    Set granted = 0;
     for (std::uint32_t rest = free & wanted; rest != 0; rest &= rest - 1) {
       const std::uint32_t vc = lowest(rest);
-      std::uint64_t candidates = requests;
+      Set candidates = requests;
       if (!kAnyVc && (common >> vc & 1U) == 0) {
-        for (std::uint64_t each = requests; each != 0; each &= each - 1) {
+        for (Set each = requests; each != 0; each &= each - 1) {
           const std::uint32_t bit = lowest(each);
-          if ((record.in[bit].vcs >> vc & 1U) == 0) candidates &= ~bit64(bit);
+          if ((record.in[bit].vcs >> vc & 1U) == 0) candidates &= ~bit_in<Set>(bit);
         }
       }
       const std::uint32_t winner = round_robin(candidates, record.out[first + vc].owner + 1U);
       if ((granted >> winner & 1U) == 0) grants[winner] = 0;
-      granted |= bit64(winner);
-      grants[winner] |= bit64(first + vc);
+      granted |= bit_in<Set>(winner);
+      grants[winner] |= bit_in<Set>(first + vc);
     }
-    for (std::uint64_t rest = granted; rest != 0; rest &= rest - 1) {
+    for (Set rest = granted; rest != 0; rest &= rest - 1) {
       const std::uint32_t winner = lowest(rest);
       grant_vc<kPlain>(l, record, r, winner, port, round_robin(grants[winner], record.in[winner].output_vc + 1U));
     }
-    const std::uint64_t losers = requests & ~granted;
+    const Set losers = requests & ~granted;
     if (losers != 0) {
-      for (std::uint64_t rest = losers; rest != 0; rest &= rest - 1) {
-        ++l.n.stalls(l.n.charged((r << 6U) + lowest(rest))).lost_vc;
+      for (Set rest = losers; rest != 0; rest &= rest - 1) {
+        ++l.n.stalls(l.n.charged(first_id(r) + lowest(rest))).lost_vc;
       }
       record.masks.va[l.odd] |= losers;
       l.va_next[r >> 6U] |= bit64(r & 63U);
@@ -435,37 +438,38 @@ struct FlitNetwork::Cycle {
   // accepts the first grant at or after its own; both pointers move past an accepted pair. Credits are not looked at.
   // Returns the winners.
   template <bool kPlain, class L>
-  static COSIM_INLINE std::uint64_t allocate_vcs(const L& l, typename L::Record& record, std::uint32_t r,
-                                                 std::uint64_t requests) {
+  static COSIM_INLINE typename L::Set allocate_vcs(const L& l, typename L::Record& record, std::uint32_t r,
+                                                   typename L::Set requests) {
+    using Set = typename L::Set;
     constexpr bool kAnyVc = kPlain && !L::kWays;
     if (kPlain && single(requests)) {
       const std::uint32_t bit = lowest(requests);
       const InputVc& vc = record.in[bit];
       const std::uint32_t output = vc.output;
-      Port& port = record.ports[output];
-      const std::uint64_t offered = kAnyVc ? port.free_vcs : port.free_vcs & vc.vcs;
+      auto& port = record.ports[output];
+      const Set offered = kAnyVc ? port.free_vcs : port.free_vcs & vc.vcs;
       if (offered == 0) {
-        l.n.park((r << 6U) + bit, l.now);
+        l.n.park(first_id(r) + bit, l.now);
         return 0;
       }
       grant_vc<kPlain>(l, record, r, bit, port, round_robin(offered << output * l.num_vcs(), vc.output_vc + 1U));
       return requests;
     }
-    std::uint64_t won = 0;
+    Set won = 0;
     while (requests != 0) {
       const std::uint32_t bit = lowest(requests);
       const InputVc& vc = record.in[bit];
       const std::uint32_t output = vc.output;
-      Port& port = record.ports[output];
-      const std::uint64_t same = requests & port.to;
+      auto& port = record.ports[output];
+      const Set same = requests & port.to;
       requests &= ~same;
       if (!single(same)) {
         won |= allocate_contended<kPlain>(l, record, r, same, output);
         continue;
       }
-      const std::uint64_t offered = kAnyVc ? port.free_vcs : port.free_vcs & vc.vcs;
+      const Set offered = kAnyVc ? port.free_vcs : port.free_vcs & vc.vcs;
       if (offered == 0) {
-        l.n.park((r << 6U) + bit, l.now);
+        l.n.park(first_id(r) + bit, l.now);
         continue;
       }
       grant_vc<kPlain>(l, record, r, bit, port, round_robin(offered << output * l.num_vcs(), vc.output_vc + 1U));
@@ -491,11 +495,12 @@ struct FlitNetwork::Cycle {
     }
     [[nodiscard]] COSIM_INLINE bool any() const { return bits != 0; }
   };
+  template <class Set>
   struct LargeLanes {
-    std::uint64_t in = 0;
-    std::uint64_t out = 0;
+    Set in = 0;
+    Set out = 0;
     LargeLanes() = default;
-    COSIM_INLINE explicit LargeLanes(const InputVc& vc) : in(bit64(vc.port)), out(bit64(vc.output)) {}
+    COSIM_INLINE explicit LargeLanes(const InputVc& vc) : in(bit_in<Set>(vc.port)), out(bit_in<Set>(vc.output)) {}
     COSIM_INLINE LargeLanes& operator|=(const LargeLanes& other) {
       in |= other.in;
       out |= other.out;
@@ -511,9 +516,9 @@ struct FlitNetwork::Cycle {
 
   // match_switch for two requests of one input, one output or both.
   template <class Record>
-  static COSIM_INLINE std::uint64_t match_two(const Record& record, std::uint64_t requests) {
-    const std::uint64_t upper = requests & (requests - 1);
-    const std::uint64_t lower = requests ^ upper;
+  static COSIM_INLINE typename Record::Set match_two(const Record& record, typename Record::Set requests) {
+    const auto upper = requests & (requests - 1);
+    const auto lower = requests ^ upper;
     const InputVc& a = record.in[lowest(lower)];
     const InputVc& b = record.in[lowest(upper)];
     std::uint32_t of_a = a.port;  // what the two differ in, and where the search for it begins
@@ -529,51 +534,54 @@ struct FlitNetwork::Cycle {
         last = record.ports[a.port].sa_vc;
       }
     }
-    return round_robin(bit64(of_a) | bit64(of_b), last + 1U) == of_a ? lower : upper;
+    return round_robin(bit_in<typename Record::Set>(of_a) | bit_in<typename Record::Set>(of_b), last + 1U) == of_a
+               ? lower
+               : upper;
   }
 
   // Per input and output the first VC at or after the input's round robin is put forward; then iSLIP over the ports.
   // Returns the winners.
   template <class L>
-  static COSIM_INLINE std::uint64_t match_switch(const L& l, typename L::Record& record, std::uint64_t requests) {
-    std::uint64_t asking[64];  // inputs, per output
-    std::uint64_t outputs = 0;
-    for (std::uint64_t rest = requests; rest != 0; rest &= rest - 1) {
+  static COSIM_INLINE typename L::Set match_switch(const L& l, typename L::Record& record, typename L::Set requests) {
+    using Set = typename L::Set;
+    Set asking[L::Record::kMostPorts];  // inputs, per output
+    Set outputs = 0;
+    for (Set rest = requests; rest != 0; rest &= rest - 1) {
       const InputVc& vc = record.in[lowest(rest)];
       const std::uint32_t output = vc.output;
       if ((outputs >> output & 1U) == 0) asking[output] = 0;
-      outputs |= bit64(output);
-      asking[output] |= bit64(vc.port);
+      outputs |= bit_in<Set>(output);
+      asking[output] |= bit_in<Set>(vc.port);
     }
-    std::uint64_t grants[64];  // outputs, per input
-    std::uint64_t granted = 0;
-    for (std::uint64_t rest = outputs; rest != 0; rest &= rest - 1) {
+    Set grants[L::Record::kMostPorts];  // outputs, per input
+    Set granted = 0;
+    for (Set rest = outputs; rest != 0; rest &= rest - 1) {
       const std::uint32_t output = lowest(rest);
       const std::uint32_t input = round_robin(asking[output], record.ports[output].sa_input + 1U);
       if ((granted >> input & 1U) == 0) grants[input] = 0;
-      granted |= bit64(input);
-      grants[input] |= bit64(output);
+      granted |= bit_in<Set>(input);
+      grants[input] |= bit_in<Set>(output);
     }
-    const std::uint64_t vc_bits = bit64(l.num_vcs()) - 1;
-    std::uint64_t winners = 0;
-    for (std::uint64_t rest = granted; rest != 0; rest &= rest - 1) {
+    const Set vc_bits = bit_in<Set>(l.num_vcs()) - 1;
+    Set winners = 0;
+    for (Set rest = granted; rest != 0; rest &= rest - 1) {
       const std::uint32_t input = lowest(rest);
       const std::uint32_t output = round_robin(grants[input], record.ports[input].sa_output + 1U);
       const std::uint32_t shift = input * l.num_vcs();
       if constexpr (L::kForks) {
         std::uint32_t lanes[32];  // per VC
         std::uint32_t vcs = 0;
-        for (std::uint64_t each = requests & record.ports[output].to; each != 0; each &= each - 1) {
+        for (Set each = requests & record.ports[output].to; each != 0; each &= each - 1) {
           const InputVc& vc = record.in[lowest(each)];
           if (vc.port != input) continue;
           vcs |= 1U << vc.vc;
           lanes[vc.vc] = lowest(each);
         }
-        winners |= bit64(lanes[round_robin(vcs, record.ports[input].sa_vc + 1U)]);
+        winners |= bit_in<Set>(lanes[round_robin(vcs, record.ports[input].sa_vc + 1U)]);
         continue;
       }
-      const std::uint64_t candidates = (requests & record.ports[output].to) >> shift & vc_bits;
-      winners |= bit64(shift + round_robin(candidates, record.ports[input].sa_vc + 1U));
+      const Set candidates = (requests & record.ports[output].to) >> shift & vc_bits;
+      winners |= bit_in<Set>(shift + round_robin(candidates, record.ports[input].sa_vc + 1U));
     }
     return winners;
   }
@@ -581,17 +589,18 @@ struct FlitNetwork::Cycle {
   // Branches that send the same flit as a winner of their VC, to outputs that nobody won: the crossbar hands a flit to
   // several outputs at once.
   template <class Record>
-  static std::uint64_t fan_out(const Record& record, std::uint64_t rivals, std::uint64_t winners) {
-    std::uint64_t taken = 0;  // outputs
-    for (std::uint64_t rest = winners; rest != 0; rest &= rest - 1) taken |= bit64(record.in[lowest(rest)].output);
-    std::uint64_t more = 0;
-    for (std::uint64_t rest = rivals & ~winners; rest != 0; rest &= rest - 1) {
+  static typename Record::Set fan_out(const Record& record, typename Record::Set rivals, typename Record::Set winners) {
+    using Set = typename Record::Set;
+    Set taken = 0;  // outputs
+    for (Set rest = winners; rest != 0; rest &= rest - 1) taken |= bit_in<Set>(record.in[lowest(rest)].output);
+    Set more = 0;
+    for (Set rest = rivals & ~winners; rest != 0; rest &= rest - 1) {
       const InputVc& lane = record.in[lowest(rest)];
       if ((taken >> lane.output & 1U) != 0) continue;
-      for (std::uint64_t each = winners; each != 0; each &= each - 1) {
+      for (Set each = winners; each != 0; each &= each - 1) {
         const InputVc& winner = record.in[lowest(each)];
         if (winner.port != lane.port || winner.vc != lane.vc || winner.front != lane.front) continue;
-        taken |= bit64(lane.output);
+        taken |= bit_in<Set>(lane.output);
         more |= rest & (0 - rest);
         break;
       }
@@ -643,7 +652,7 @@ struct FlitNetwork::Cycle {
     const std::uint32_t output = vc.output;
     const std::uint32_t input_port = vc.port;
     Port& in = record.ports[input_port];
-    Port& to = record.ports[output];
+    auto& to = record.ports[output];
     OutputVc& out = record.out[vc.output_vc];
 
     in.sa_vc = vc.vc;
@@ -657,8 +666,8 @@ struct FlitNetwork::Cycle {
     [[maybe_unused]] const std::uint32_t parent = word & kPacketMask;
     bool last = true;  // the slot is freed
     if constexpr (L::kForks) {
-      fork = &n.forks_[n.dense(n.first_lane((r << 6U) + bit))];
-      if (fork->lanes != 0) last = n.send_branch((r << 6U) + bit, *fork, word);
+      fork = &n.forks_[n.dense(n.first_lane(first_id(r) + bit))];
+      if (fork->lanes != 0) last = n.send_branch(first_id(r) + bit, *fork, word);
     }
     if (!L::kForks || last) {
       l.rings[front] = freed;
@@ -697,26 +706,26 @@ struct FlitNetwork::Cycle {
       }
     }
     if (!kPlain && n.wait_for_tail_) {
-      n.release_later((r << 6U) + bit, vc.output_vc, sent, l.rings[front]);
+      n.release_later(first_id(r) + bit, vc.output_vc, sent, l.rings[front]);
     } else {
       to.free_vcs |= out.bit;
     }
-    to.to &= ~bit64(bit);
+    to.to &= ~bit_in<typename L::Set>(bit);
     if ((record.masks.parked & to.to) != 0) n.unpark(r, output, l.now);
     vc.output = kNoPort;
     if constexpr (L::kForks) {
       if (fork->lanes != 0) {
-        fork->pending &= ~bit64(bit);
+        fork->pending &= ~vc_bit(bit);
         if (fork->pending != 0) return false;
-        const std::uint32_t first = n.first_lane((r << 6U) + bit);
+        const std::uint32_t first = n.first_lane(first_id(r) + bit);
         n.end_fork(first, *fork, parent, vc);
-        if (visible != 0) route_head<kPlain, 2>(l, r, first & 63U, record.in[first & 63U], record);
+        if (visible != 0) route_head<kPlain, 2>(l, r, bit_of(first), record.in[bit_of(first)], record);
         return false;
       }
     }
     if (visible == 0) return false;
     if (!kPlain && n.routing_ != nullptr) {
-      n.wake_at(l.now + 1, kRoute, (r << 6U) + bit);
+      n.wake_at(l.now + 1, kRoute, first_id(r) + bit);
     } else {
       route_head<kPlain, 2>(l, r, bit, vc, record);
     }
@@ -725,44 +734,46 @@ struct FlitNetwork::Cycle {
 
   // Returns the VCs that ask again in the next cycle.
   template <bool kPlain, class L>
-  static COSIM_INLINE std::uint64_t allocate_switch(const L& l, typename L::Record& record, std::uint32_t r,
-                                                    std::uint64_t requests) {
-    using Lanes = typename std::conditional_t<std::is_same_v<typename L::Record, SmallRecord>, SmallLanes, LargeLanes>;
+  static COSIM_INLINE typename L::Set allocate_switch(const L& l, typename L::Record& record, std::uint32_t r,
+                                                      typename L::Set requests) {
+    using Set = typename L::Set;
+    using Lanes =
+        typename std::conditional_t<std::is_same_v<typename L::Record, SmallRecord>, SmallLanes, LargeLanes<Set>>;
     if (kPlain && single(requests)) {
       const std::uint32_t bit = lowest(requests);
       if (l.rings[record.out[record.in[bit].output_vc].write] <= l.now) {
         return win_switch<kPlain>(l, record, r, bit) ? requests : 0;
       }
-      l.n.block((r << 6U) + bit, l.now);
+      l.n.block(first_id(r) + bit, l.now);
       return 0;
     }
     Lanes used;
     Lanes clash;  // lanes asked for twice
-    for (std::uint64_t rest = requests; rest != 0; rest &= rest - 1) {
+    for (Set rest = requests; rest != 0; rest &= rest - 1) {
       const std::uint32_t bit = lowest(rest);
       const InputVc& vc = record.in[bit];
       std::uint32_t slot = record.out[vc.output_vc].write;
       if (!kPlain && l.n.any_gap_) slot = l.n.credit_slot(slot, l.n.gap(r, vc.output));
       if (l.rings[slot] > l.now) {
-        l.n.block((r << 6U) + bit, l.now);
-        requests &= ~bit64(bit);
+        l.n.block(first_id(r) + bit, l.now);
+        requests &= ~bit_in<Set>(bit);
         continue;
       }
       const Lanes lanes(vc);
       clash |= used & lanes;
       used |= lanes;
     }
-    std::uint64_t again = 0;
+    Set again = 0;
     if (clash.any()) {
-      std::uint64_t rivals = 0;
-      for (std::uint64_t rest = requests; rest != 0; rest &= rest - 1) {
+      Set rivals = 0;
+      for (Set rest = requests; rest != 0; rest &= rest - 1) {
         if ((clash & Lanes(record.in[lowest(rest)])).any()) rivals |= rest & (0 - rest);
       }
       const bool two = single(rivals & (rivals - 1));
-      std::uint64_t winners = two ? match_two(record, rivals) : match_switch(l, record, rivals);
+      Set winners = two ? match_two(record, rivals) : match_switch(l, record, rivals);
       if constexpr (L::kForks) winners |= fan_out(record, rivals, winners);
       again = rivals & ~winners;
-      for (std::uint64_t rest = again; rest != 0; rest &= rest - 1) {
+      for (Set rest = again; rest != 0; rest &= rest - 1) {
         ++record.out[record.in[lowest(rest)].output_vc].lost_switch;
       }
       requests &= ~again;
@@ -779,14 +790,15 @@ struct FlitNetwork::Cycle {
   // VC allocation of a router; whether a head that won asks for the switch in the next cycle.
   template <bool kPlain, class L>
   static COSIM_INLINE bool allocate_heads(const L& l, std::uint32_t r) {
+    using Set = typename L::Set;
     auto& record = l.records[r];
-    const std::uint64_t requests = record.masks.va[l.even];
+    const Set requests = record.masks.va[l.even];
     record.masks.va[l.even] = 0;
     if (!kPlain && l.n.traits_.several) {
       l.n.allocate_several(r, requests, l.now);
       return false;
     }
-    const std::uint64_t won = allocate_vcs<kPlain>(l, record, r, requests);
+    const Set won = allocate_vcs<kPlain>(l, record, r, requests);
     if (!kPlain && l.n.sa_delay_ != 1) return false;
     record.masks.sa[l.odd] |= won;
     return won != 0;
@@ -795,10 +807,11 @@ struct FlitNetwork::Cycle {
   // Switch allocation of a router; whether a VC asks again in the next cycle.
   template <bool kPlain, class L>
   static COSIM_INLINE bool allocate_flits(const L& l, std::uint32_t r) {
+    using Set = typename L::Set;
     auto& record = l.records[r];
-    const std::uint64_t requests = record.masks.sa[l.even];
+    const Set requests = record.masks.sa[l.even];
     record.masks.sa[l.even] = 0;
-    const std::uint64_t again = allocate_switch<kPlain>(l, record, r, requests);
+    const Set again = allocate_switch<kPlain>(l, record, r, requests);
     record.masks.sa[l.odd] |= again;
     return again != 0;
   }
@@ -824,26 +837,26 @@ struct FlitNetwork::Cycle {
   static COSIM_INLINE void fetch_router(const L& l, std::uint32_t i, std::uint32_t end) {
     const std::uint32_t* work = l.n.at_work_.data();
     if (i + 7 < end) {
-      const char* first = reinterpret_cast<const char*>(&l.records[work[i + 7]]);
-      const std::size_t size = offsetof(typename L::Record, ports) + l.n.ports_ * sizeof(Port);
-      for (std::size_t at = 0; at < size; at += sim::kCacheLine) fetch(first + at);
+      const auto& record = l.records[work[i + 7]];
+      const char* const end_of_ports = reinterpret_cast<const char*>(record.ports + l.n.ports_);
+      for (const char* at = reinterpret_cast<const char*>(&record); at < end_of_ports; at += sim::kCacheLine) fetch(at);
     }
     if (i + 6 < end) {
       const auto& record = l.records[work[i + 6]];
-      for (std::uint64_t rest = record.masks.va[l.even] | record.masks.sa[l.even]; rest != 0; rest &= rest - 1) {
+      for (auto rest = record.masks.va[l.even] | record.masks.sa[l.even]; rest != 0; rest &= rest - 1) {
         fetch(&record.in[lowest(rest)]);
       }
     }
     if (i + 5 < end) {
       const auto& record = l.records[work[i + 5]];
-      const std::uint64_t heads = record.masks.va[l.even];
-      for (std::uint64_t rest = heads; rest != 0; rest &= rest - 1) {
+      const auto heads = record.masks.va[l.even];
+      for (auto rest = heads; rest != 0; rest &= rest - 1) {
         const std::uint32_t first = record.in[lowest(rest)].output * l.num_vcs();
         fetch(&record.out[first]);
         fetch(&record.out[first + l.num_vcs() - 1]);
         if (!single(heads)) fetch(&l.n.stalls_[std::size_t{work[i + 5]} * l.n.vcs_per_router_ + first]);
       }
-      for (std::uint64_t rest = record.masks.sa[l.even]; rest != 0; rest &= rest - 1) {
+      for (auto rest = record.masks.sa[l.even]; rest != 0; rest &= rest - 1) {
         const InputVc& vc = record.in[lowest(rest)];
         fetch(&l.rings[vc.front]);
         fetch(&record.out[vc.output_vc]);
@@ -851,7 +864,7 @@ struct FlitNetwork::Cycle {
     }
     if (i + 3 < end) {
       const auto& record = l.records[work[i + 3]];
-      for (std::uint64_t rest = record.masks.sa[l.even]; rest != 0; rest &= rest - 1) {
+      for (auto rest = record.masks.sa[l.even]; rest != 0; rest &= rest - 1) {
         const InputVc& vc = record.in[lowest(rest)];
         fetch(&l.rings[record.out[vc.output_vc].write]);
         if (vc.visible > 1) {
@@ -863,7 +876,7 @@ struct FlitNetwork::Cycle {
     }
     if (i + 1 < end) {
       const auto& record = l.records[work[i + 1]];
-      for (std::uint64_t rest = record.masks.sa[l.even]; rest != 0; rest &= rest - 1) {
+      for (auto rest = record.masks.sa[l.even]; rest != 0; rest &= rest - 1) {
         const InputVc& vc = record.in[lowest(rest)];
         if (vc.visible > 1) fetch_route(l, work[i + 1], l.packets[l.rings[l.after(vc.front)] & kPacketMask]);
       }
@@ -904,14 +917,14 @@ struct FlitNetwork::Cycle {
       for (; rest != 0; rest &= rest - 1) {
         const std::uint32_t r = static_cast<std::uint32_t>(word) * 64 + lowest(rest);
         auto& record = l.records[r];
-        const std::uint64_t heads = std::exchange(record.masks.va[l.even], 0);
-        const std::uint64_t flits = std::exchange(record.masks.sa[l.even], 0);
+        const auto heads = std::exchange(record.masks.va[l.even], 0);
+        const auto flits = std::exchange(record.masks.sa[l.even], 0);
         const Moves moves = l.n.allocate(r, heads, flits, l.now);
-        std::uint64_t again = moves.again;
-        for (std::uint64_t each = moves.winners; each != 0; each &= each - 1) {
+        auto again = moves.again;
+        for (auto each = moves.winners; each != 0; each &= each - 1) {
           if (win_switch<false>(l, record, r, lowest(each))) again |= each & (0 - each);
         }
-        record.masks.sa[l.odd] |= again;
+        record.masks.sa[l.odd] |= static_cast<typename L::Set>(again);
         if (again != 0) l.sa_next[word] |= rest & (0 - rest);
       }
     }
@@ -936,7 +949,19 @@ struct FlitNetwork::Cycle {
     if (!kPlain && n.routing_ != nullptr) n.judge_progress();
   }
 
-  // COSIM_SHAPES(name, attribute) defines a cycle for every shape; the first is that of the default configuration.
+  struct Shape {
+    bool small = false;
+    bool wide = false;
+    bool forks = false;
+    bool allocators = false;
+    bool plain = false;
+    bool ways = false;
+    bool common = false;
+    bool far = false;
+  };
+
+  // COSIM_SHAPES(name, attribute) defines a cycle for every shape, and which it is; the first is that of the default
+  // configuration.
 #define COSIM_SHAPES(suffix, attribute)                                                                                \
   attribute static void common##suffix(FlitNetwork& n, std::uint32_t now) {                                            \
     run<true, 4, 8, false, false, Fetch::no>(n, n.small_.data(), now);                                                 \
@@ -951,14 +976,31 @@ struct FlitNetwork::Cycle {
   attribute static void small_any##suffix(FlitNetwork& n, std::uint32_t now) { run<false>(n, n.small_.data(), now); }  \
   attribute static void large_plain##suffix(FlitNetwork& n, std::uint32_t now) { run<true>(n, n.large_.data(), now); } \
   attribute static void large_any##suffix(FlitNetwork& n, std::uint32_t now) { run<false>(n, n.large_.data(), now); }  \
-  attribute static void forking##suffix(FlitNetwork& n, std::uint32_t now) {                                           \
+  attribute static void wide_any##suffix(FlitNetwork& n, std::uint32_t now) { run<false>(n, n.wide_.data(), now); }    \
+  attribute static void large_forking##suffix(FlitNetwork& n, std::uint32_t now) {                                     \
     run<false, 0, 0, true>(n, n.large_.data(), now);                                                                   \
+  }                                                                                                                    \
+  attribute static void wide_forking##suffix(FlitNetwork& n, std::uint32_t now) {                                      \
+    run<false, 0, 0, true>(n, n.wide_.data(), now);                                                                    \
   }                                                                                                                    \
   attribute static void small_allocators##suffix(FlitNetwork& n, std::uint32_t now) {                                  \
     run<false, 0, 0, false, true>(n, n.small_.data(), now);                                                            \
   }                                                                                                                    \
   attribute static void large_allocators##suffix(FlitNetwork& n, std::uint32_t now) {                                  \
     run<false, 0, 0, false, true>(n, n.large_.data(), now);                                                            \
+  }                                                                                                                    \
+  attribute static void wide_allocators##suffix(FlitNetwork& n, std::uint32_t now) {                                   \
+    run<false, 0, 0, false, true>(n, n.wide_.data(), now);                                                             \
+  }                                                                                                                    \
+  attribute static CycleFunction shape##suffix(const Shape& shape) {                                                   \
+    if (shape.forks) return shape.wide ? wide_forking##suffix : large_forking##suffix;                                 \
+    if (shape.allocators && shape.small) return small_allocators##suffix;                                              \
+    if (shape.allocators) return shape.wide ? wide_allocators##suffix : large_allocators##suffix;                      \
+    if (shape.common) return shape.far ? common_far##suffix : common##suffix;                                          \
+    if (shape.ways) return ways##suffix;                                                                               \
+    if (shape.wide) return wide_any##suffix;                                                                           \
+    if (shape.plain) return shape.small ? small_plain##suffix : large_plain##suffix;                                   \
+    return shape.small ? small_any##suffix : large_any##suffix;                                                        \
   }
 
   COSIM_SHAPES(, )
@@ -978,26 +1020,21 @@ FlitNetwork::CycleFunction FlitNetwork::choose_cycle([[maybe_unused]] bool porta
   const std::uint32_t all_vcs = num_vcs_ == 32 ? ~0U : (1U << num_vcs_) - 1U;
   const bool simple = routing_ == nullptr && num_classes_ == 1 && class_masks_[0] == all_vcs && static_classes_ == 0 &&
                       !any_gap_ && !batched_ && va_delay_ == 1 && sa_delay_ == 1 && !wait_for_tail_ && changes_.empty();
-  const bool small = !small_.empty();
-  const bool ways = simple && small && ways_ != nullptr;
-  const bool plain = simple && ways_ == nullptr && vc_sets_.size() == 1 && (vc_sets_[0] & all_vcs) == all_vcs;
-  const bool common = plain && small && num_vcs_ == 4 && ring_mask_ == 7;
+  Cycle::Shape shape;
+  shape.small = !small_.empty();
+  shape.wide = !wide_.empty();
+  shape.forks = !forks_.empty();
+  shape.allocators = allocation_ != nullptr;
+  shape.ways = simple && shape.small && ways_ != nullptr;
+  shape.plain = simple && ways_ == nullptr && vc_sets_.size() == 1 && (vc_sets_[0] & all_vcs) == all_vcs;
+  shape.common = shape.plain && shape.small && num_vcs_ == 4 && ring_mask_ == 7;
+  shape.far = far_;
 #if defined(__x86_64__)
   if (!portable && __builtin_cpu_supports("bmi") != 0 && __builtin_cpu_supports("bmi2") != 0) {
-    if (!forks_.empty()) return Cycle::forking_bmi;
-    if (allocation_ != nullptr) return small ? Cycle::small_allocators_bmi : Cycle::large_allocators_bmi;
-    if (common) return far_ ? Cycle::common_far_bmi : Cycle::common_bmi;
-    if (ways) return Cycle::ways_bmi;
-    if (plain) return small ? Cycle::small_plain_bmi : Cycle::large_plain_bmi;
-    return small ? Cycle::small_any_bmi : Cycle::large_any_bmi;
+    return Cycle::shape_bmi(shape);
   }
 #endif
-  if (!forks_.empty()) return Cycle::forking;
-  if (allocation_ != nullptr) return small ? Cycle::small_allocators : Cycle::large_allocators;
-  if (common) return far_ ? Cycle::common_far : Cycle::common;
-  if (ways) return Cycle::ways;
-  if (plain) return small ? Cycle::small_plain : Cycle::large_plain;
-  return small ? Cycle::small_any : Cycle::large_any;
+  return Cycle::shape(shape);
 }
 
 }  // namespace cosim::noc

@@ -23,13 +23,25 @@ COSIM_INLINE void FlitNetwork::arrive_at(std::uint32_t when, std::uint32_t id) {
   arrivals_due_[arrivals_end_[when & arrivals_mask_]++] = id;
 }
 
-COSIM_INLINE void FlitNetwork::join_va(std::uint32_t r, std::uint64_t bits, std::uint32_t when) {
-  router(r).va[when & 1U] |= bits;
+COSIM_INLINE void FlitNetwork::join_va(std::uint32_t id, std::uint32_t when) {
+  const std::uint32_t r = router_of(id);
+  with_router(r, [&](auto& record) { put(record.masks.va[when & 1U], bit_of(id)); });
   va_active(when)[r >> 6U] |= bit64(r & 63U);
 }
 
-COSIM_INLINE void FlitNetwork::join_sa(std::uint32_t r, std::uint64_t bits, std::uint32_t when) {
-  router(r).sa[when & 1U] |= bits;
+COSIM_INLINE void FlitNetwork::join_sa(std::uint32_t id, std::uint32_t when) {
+  const std::uint32_t r = router_of(id);
+  with_router(r, [&](auto& record) { put(record.masks.sa[when & 1U], bit_of(id)); });
+  sa_active(when)[r >> 6U] |= bit64(r & 63U);
+}
+
+COSIM_INLINE void FlitNetwork::join_va(std::uint32_t r, VcSet bits, std::uint32_t when) {
+  with_router(r, [&](auto& record) { record.masks.va[when & 1U] |= static_cast<SetOf<decltype(record)>>(bits); });
+  va_active(when)[r >> 6U] |= bit64(r & 63U);
+}
+
+COSIM_INLINE void FlitNetwork::join_sa(std::uint32_t r, VcSet bits, std::uint32_t when) {
+  with_router(r, [&](auto& record) { record.masks.sa[when & 1U] |= static_cast<SetOf<decltype(record)>>(bits); });
   sa_active(when)[r >> 6U] |= bit64(r & 63U);
 }
 

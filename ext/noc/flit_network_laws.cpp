@@ -64,7 +64,7 @@ std::vector<OutputCounters> FlitNetwork::connected_counters() {
   std::vector<OutputCounters> all;
   for (const auto& [r, p] : connected_outputs()) {
     for (std::uint32_t v = 0; v < num_vcs_; ++v) {
-      const std::uint32_t id = (as_u32(r) << 6U) + as_u32(p) * num_vcs_ + v;
+      const std::uint32_t id = first_id(as_u32(r)) + as_u32(p) * num_vcs_ + v;
       const Stalls& s = stalls(id);
       all.push_back({output(id).flits, s.no_credit, output(id).lost_switch, s.busy_vc, s.lost_vc});
     }
@@ -76,17 +76,17 @@ std::vector<OutputCounters> FlitNetwork::connected_counters() {
 void FlitNetwork::book_running_waits() {
   const auto next = static_cast<std::uint32_t>(cycle_ + 1 - base_);
   for (std::uint32_t r = 0; r < num_routers_; ++r) {
-    const Router& masks = router(r);
-    const std::uint64_t asking = asking_.empty() ? 0 : asking_[r];
-    const std::uint64_t asked = traits_.several ? masks.va[next & 1U] : 0;
-    for (std::uint64_t rest = masks.blocked | masks.parked | asked | asking; rest != 0; rest &= rest - 1) {
+    const Router<VcSet> masks = this->masks(r);
+    const VcSet asking = asking_.empty() ? 0 : asking_[r];
+    const VcSet asked = traits_.several ? masks.va[next & 1U] : 0;
+    for (VcSet rest = masks.blocked | masks.parked | asked | asking; rest != 0; rest &= rest - 1) {
       const std::uint32_t bit = lowest(rest);
-      const std::uint32_t id = (r << 6U) + bit;
+      const std::uint32_t id = first_id(r) + bit;
       InputVc& vc = input(id);
       const auto waited = static_cast<std::int32_t>(next - vc.since);
       if (waited <= 0 || vc.output == kNoPort) continue;
       if ((masks.blocked >> bit & 1U) != 0) {
-        stalls((id & ~63U) + vc.output_vc).no_credit += waited;
+        stalls(base_of(id) + vc.output_vc).no_credit += waited;
       } else if ((masks.parked >> bit & 1U) != 0) {
         stalls(charged(id)).busy_vc += waited;
       } else {
@@ -101,10 +101,10 @@ std::int64_t FlitNetwork::injected_to(std::int32_t terminal) const { return inje
 std::int64_t FlitNetwork::ejected_at(std::int32_t terminal) const { return ejected_at_[as_size(terminal)]; }
 
 std::string FlitNetwork::name_of_input(std::uint32_t id) const {
-  const std::uint32_t bit = id & 63U;
+  const std::uint32_t bit = bit_of(id);
   const InputVc& vc = input(id);
-  std::string name = "router " + std::to_string(id >> 6U) + " input port " + std::to_string(port_of_[bit]) + " VC " +
-                     std::to_string(vc_of_[bit]);
+  std::string name = "router " + std::to_string(router_of(id)) + " input port " + std::to_string(port_of_[bit]) +
+                     " VC " + std::to_string(vc_of_[bit]);
   const bool forks = trees_ != nullptr && forks_[dense(first_lane(id))].lanes != 0;
   if (forks && vc.output != kNoPort) name += " branch to port " + std::to_string(vc.output);
   return name;
@@ -157,8 +157,8 @@ std::string FlitNetwork::verify_conservation() const {
     if (source_owned_[n] != 0) return "an injection VC of node " + std::to_string(n) + " was never released";
   }
   for (std::uint32_t r = 0; r < num_routers_; ++r) {
-    const Router& masks = router(r);
-    const std::uint64_t asking = asking_.empty() ? 0 : asking_[r];
+    const Router<VcSet> masks = this->masks(r);
+    const VcSet asking = asking_.empty() ? 0 : asking_[r];
     if ((masks.va[0] | masks.va[1] | masks.sa[0] | masks.sa[1] | masks.blocked | masks.parked | asking) != 0) {
       return "router " + std::to_string(r) + " still has a VC at work in an empty network";
     }
@@ -179,11 +179,11 @@ std::string FlitNetwork::wait_for_cycle() const {
   // Of a packet that forks, the branch that is furthest behind.
   const auto behind = [&](std::uint32_t id) { return trees_ == nullptr ? id : waiting_lane(id); };
   const auto waits_for = [&](std::uint32_t id, std::string& reason) -> std::int64_t {
-    const std::uint32_t r = id >> 6U;
-    const std::uint32_t base = id & ~63U;
-    const std::uint64_t bit = bit64(id & 63U);
+    const std::uint32_t r = router_of(id);
+    const std::uint32_t base = base_of(id);
+    const VcSet bit = vc_bit(bit_of(id));
     const InputVc& vc = input(id);
-    if ((router(r).blocked & bit) != 0) {
+    if ((masks(r).blocked & bit) != 0) {
       const OutputVc& out = output(base + vc.output_vc);
       const std::uint32_t word = rings_[credit_slot(out.write, gap(r, vc.output))];
       reason = " waits for a credit of output port " + std::to_string(out.port) + " VC " + std::to_string(out.vc);
@@ -195,7 +195,7 @@ std::string FlitNetwork::wait_for_cycle() const {
       reason = " is held back by the routing function";
       return -1;
     }
-    if (asks || (router(r).parked & bit) != 0) {
+    if (asks || (masks(r).parked & bit) != 0) {
       reason = " waits for an output VC of port " + std::to_string(vc.output);
       const std::size_t number = candidate_count_.empty() ? 0 : dense(id);
       const std::uint32_t count = candidate_count_.empty() ? 1 : candidate_count_[number];
@@ -216,13 +216,13 @@ std::string FlitNetwork::wait_for_cycle() const {
       const Port& in = port(r, vc.port);
       if (in.source != 0) return -1;
       const std::uint32_t up = in.up + vc.vc;
-      return (up & ~63U) + output(up).owner;
+      return base_of(up) + output(up).owner;
     }
     return -2;
   };
   std::string longest;
   std::size_t longest_length = 0;
-  std::vector<std::uint32_t> seen(std::size_t{num_routers_} * 64, 0);
+  std::vector<std::uint32_t> seen(first_id(num_routers_), 0);
   std::uint32_t walk = 0;
   for (std::size_t start = 0; start < input_vcs(); ++start) {
     const std::uint32_t from = behind(sparse(start));
@@ -312,16 +312,19 @@ void FlitNetwork::rebase(std::int64_t next_base) {
     input(sparse(number)).since -= static_cast<std::uint32_t>(delta);
   }
   if (trees_ != nullptr) {
+    const std::uint32_t lanes = wide_.empty() ? LargeRecord::kMostInputs : WideRecord::kMostInputs;
     for (std::uint32_t r = 0; r < num_routers_; ++r) {
-      for (std::uint32_t lane = vcs_per_router_; lane < 64; ++lane) {
-        input((r << 6U) + lane).since -= static_cast<std::uint32_t>(delta);
+      for (std::uint32_t lane = vcs_per_router_; lane < lanes; ++lane) {
+        input(first_id(r) + lane).since -= static_cast<std::uint32_t>(delta);
       }
     }
   }
   if ((delta & 1) != 0) {
     for (std::uint32_t r = 0; r < num_routers_; ++r) {
-      std::swap(router(r).va[0], router(r).va[1]);
-      std::swap(router(r).sa[0], router(r).sa[1]);
+      with_router(r, [](auto& record) {
+        std::swap(record.masks.va[0], record.masks.va[1]);
+        std::swap(record.masks.sa[0], record.masks.sa[1]);
+      });
     }
     std::swap_ranges(va_active(0), va_active(0) + router_words_, va_active(1));
     std::swap_ranges(sa_active(0), sa_active(0) + router_words_, sa_active(1));
@@ -355,6 +358,7 @@ void FlitNetwork::visit(sim::Visitor& v) {
   }
   show(Kind::state, small_);
   show(Kind::state, large_);
+  show(Kind::state, wide_);
   v.vector(Kind::counter, flits);
   v.vector(Kind::counter, lost);
   for (std::size_t number = 0; number < input_vcs(); ++number) {

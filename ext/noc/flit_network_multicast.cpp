@@ -13,10 +13,10 @@ void FlitNetwork::build_multicast(const NetworkSpec& spec) {
   trees_ = std::make_unique<MulticastTrees>(spec);
   for (std::size_t c = 0; c < spec.classes.size(); ++c) {
     if (!spec.classes[c].multicast) continue;
-    multicast_classes_ |= std::uint64_t{1} << c;
+    multicast_classes_ |= VcSet{1} << c;
     multicast_vcs_ |= spec.classes[c].vc_mask;
   }
-  branches_.resize(std::size_t{num_routers_} * 64);
+  branches_.resize(first_id(num_routers_));
   forks_.resize(input_vcs());
   const auto ports = as_u32(spec.ports);
   for (std::uint32_t vc = 0; vc < num_vcs_; ++vc) {
@@ -27,7 +27,7 @@ void FlitNetwork::build_multicast(const NetworkSpec& spec) {
         port_of_[bit] = as_u8(p);
         vc_of_[bit] = as_u8(vc);
         for (std::uint32_t r = 0; r < num_routers_; ++r) {
-          InputVc& lane = input((r << 6U) + bit);
+          InputVc& lane = input(first_id(r) + bit);
           lane.port = as_u8(p);
           lane.vc = as_u8(vc);
         }
@@ -94,16 +94,16 @@ void FlitNetwork::book_injection(std::uint32_t slot) {
 
 // Routes the multicast at the front of an idle VC; its branches take part in VC allocation from `join` on.
 void FlitNetwork::route_branches(std::uint32_t id, std::uint32_t join) {
-  const std::uint32_t r = id >> 6U;
+  const std::uint32_t r = router_of(id);
   const InputVc& first = input(id);
   const std::uint32_t slot = rings_[first.front] & kPacketMask;
   packets_[slot].path += port(r, first.port).step;
   const MulticastNode& node = trees_->node(packets_[slot].route_state - 1);
   const std::uint32_t vcs = class_masks_[packets_[slot].message_class];
-  std::uint64_t lanes = 0;
+  VcSet lanes = 0;
   for (std::uint32_t i = 0; i < node.count; ++i) {
     const MulticastBranch& branch = trees_->branch(node.first + i);
-    const std::uint32_t bit = i == 0 ? id & 63U : extra_lane(first.port, first.vc, i);
+    const std::uint32_t bit = i == 0 ? bit_of(id) : extra_lane(first.port, first.vc, i);
     std::uint32_t below = slot;
     if (node.count > 1) {
       below = std::exchange(free_copy_, packets_[free_copy_].next);
@@ -115,34 +115,33 @@ void FlitNetwork::route_branches(std::uint32_t id, std::uint32_t join) {
       copy.next = kNoPacket;
       copy.copy = 1;
       copy.held = 0;
-      branches_[(r << 6U) + bit] = {below, 0};
+      branches_[first_id(r) + bit] = {below, 0};
     }
     const bool ejects = branch.node == MulticastBranch::kEjects;
     if (ejects) packets_[below].dest = branch.dest;
     packets_[below].route_state = ejects ? 0 : 1 + branch.node;
-    InputVc& lane = input((r << 6U) + bit);
+    InputVc& lane = input(first_id(r) + bit);
     lane.front = first.front;
     lane.visible = first.visible;
     lane.vcs = branch.vcs & vcs;
     lane.send_to(branch.port);
-    port(r, branch.port).to |= bit64(bit);
-    lanes |= bit64(bit);
+    route_to(first_id(r) + bit, branch.port);
+    lanes |= vc_bit(bit);
   }
   if (node.count > 1) forks_[dense(id)] = {lanes, lanes};
   if (va_delay_ <= 1) {
     join_va(r, lanes, join);
     return;
   }
-  for (std::uint64_t rest = lanes; rest != 0; rest &= rest - 1) wake_at(join, kJoinVa, (r << 6U) + lowest(rest));
+  each_of(lanes, [&](std::uint32_t bit) { wake_at(join, kJoinVa, first_id(r) + bit); });
 }
 
 // A branch sends the flit `word`, which becomes one of its own packet. Returns whether it was the last to do so.
 bool FlitNetwork::send_branch(std::uint32_t id, const Fork& fork, std::uint32_t& word) {
   Branch& branch = branches_[id];
   bool last = true;
-  for (std::uint64_t rest = fork.lanes & ~bit64(id & 63U); rest != 0; rest &= rest - 1) {
-    last = last && branches_[(id & ~63U) + lowest(rest)].sent > branch.sent;
-  }
+  each_of(fork.lanes & ~vc_bit(bit_of(id)),
+          [&](std::uint32_t bit) { last = last && branches_[base_of(id) + bit].sent > branch.sent; });
   // the cycles in which the flits left the source are all known now
   if ((word & kTail) != 0) packets_[branch.packet].flit_sum += packets_[word & kPacketMask].flit_sum;
   word = (word & ~kPacketMask) | branch.packet;
@@ -155,12 +154,12 @@ bool FlitNetwork::send_branch(std::uint32_t id, const Fork& fork, std::uint32_t&
 void FlitNetwork::end_fork(std::uint32_t id, Fork& fork, std::uint32_t parent, const InputVc& last) {
   const std::uint32_t front = last.front;
   const std::uint32_t visible = last.visible;
-  for (std::uint64_t rest = fork.lanes; rest != 0; rest &= rest - 1) {
-    InputVc& lane = input((id & ~63U) + lowest(rest));
+  each_of(fork.lanes, [&](std::uint32_t bit) {
+    InputVc& lane = input(base_of(id) + bit);
     lane.front = 0;
     lane.visible = 0;
-    branches_[(id & ~63U) + lowest(rest)] = {};
-  }
+    branches_[base_of(id) + bit] = {};
+  });
   input(id).front = front;
   input(id).visible = visible;
   fork = {};
@@ -175,12 +174,12 @@ void FlitNetwork::end_fork(std::uint32_t id, Fork& fork, std::uint32_t parent, c
 std::uint32_t FlitNetwork::waiting_lane(std::uint32_t id) const {
   std::uint32_t found = id;
   std::uint32_t least = ~0U;
-  for (std::uint64_t rest = forks_[dense(id)].pending; rest != 0; rest &= rest - 1) {
-    const std::uint32_t lane = (id & ~63U) + lowest(rest);
-    if (branches_[lane].sent >= least) continue;
+  each_of(forks_[dense(id)].pending, [&](std::uint32_t bit) {
+    const std::uint32_t lane = base_of(id) + bit;
+    if (branches_[lane].sent >= least) return;
     least = branches_[lane].sent;
     found = lane;
-  }
+  });
   return found;
 }
 

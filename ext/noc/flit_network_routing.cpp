@@ -25,7 +25,7 @@ std::uint32_t RouterView::free_slots(std::uint32_t port, std::uint32_t vc) const
   if (!link_up(port) || vc >= network_.num_vcs_) return 0;
   const std::uint32_t gap = network_.gap(router_, port);
   const std::uint32_t depth = network_.ring_mask_ + 1 - gap;
-  const std::uint32_t write = network_.output((router_ << 6U) + port * network_.num_vcs_ + vc).write;
+  const std::uint32_t write = network_.output(first_id(router_) + port * network_.num_vcs_ + vc).write;
   std::uint32_t free = 0;
   while (free < depth && network_.rings_[network_.credit_slot(write, gap + free)] <= now_) ++free;
   return free;
@@ -38,8 +38,8 @@ std::uint32_t RouterView::free_vcs(std::uint32_t port) const {
 std::uint32_t RouterView::queued_flits(std::uint32_t port) const {
   if (port >= ports()) return 0;
   std::uint32_t flits = 0;
-  for (std::uint64_t rest = network_.port(router_, port).to; rest != 0; rest &= rest - 1) {
-    flits += network_.input((router_ << 6U) + lowest(rest)).visible;
+  for (VcSet rest = network_.routed_to(router_, port); rest != 0; rest &= rest - 1) {
+    flits += network_.input(first_id(router_) + lowest(rest)).visible;
   }
   return flits;
 }
@@ -97,7 +97,7 @@ std::string FlitNetwork::wrong_candidate(std::uint32_t id, const Candidate& cand
     return offered + "; a router has " + std::to_string(spec_.ports) + " ports";
   }
   const Packet& packet = packets_[rings_[input(id).front] & kPacketMask];
-  const Port& out = port(id >> 6U, candidate.port);
+  const Port& out = port(router_of(id), candidate.port);
   if (out.terminal != kNoLink) {
     if (out.terminal != as_u32(packet.dest)) return offered + ", which ejects to another node";
   } else if (out.link_time == 0) {
@@ -108,7 +108,7 @@ std::string FlitNetwork::wrong_candidate(std::uint32_t id, const Candidate& cand
 
 // Asks the function for the head at the front of `id`; false: it is held back, or the run has failed.
 bool FlitNetwork::ask(std::uint32_t id, std::uint32_t now) {
-  const std::uint32_t r = id >> 6U;
+  const std::uint32_t r = router_of(id);
   const InputVc& vc = input(id);
   const std::uint32_t slot = rings_[vc.front] & kPacketMask;
   Packet& packet = packets_[slot];
@@ -154,37 +154,34 @@ bool FlitNetwork::ask(std::uint32_t id, std::uint32_t now) {
 
 // The head takes part in VC allocation from `join` on.
 void FlitNetwork::offer_candidates(std::uint32_t id, std::uint32_t join, std::uint32_t now) {
-  const std::uint32_t r = id >> 6U;
-  const std::uint64_t bit = bit64(id & 63U);
   const std::size_t number = dense(id);
   const Candidate* candidates = &candidates_[number * candidate_room_];
   InputVc& vc = input(id);
   vc.send_to(candidates[0].port);
   vc.vcs = candidates[0].vc_mask;
   const std::uint32_t count = candidate_count_[number];
-  Port* const ports = &port(r, 0);
-  for (std::uint32_t i = 0; i < count; ++i) ports[candidates[i].port].to |= bit;
+  for (std::uint32_t i = 0; i < count; ++i) route_to(id, candidates[i].port);
   if (join <= now + 1) {
-    join_va(r, bit, join);
+    join_va(id, join);
   } else {
     wake_at(join, kJoinVa, id);
   }
 }
 
 void FlitNetwork::drop_candidates(std::uint32_t id) {
-  const std::uint32_t r = id >> 6U;
-  const std::uint64_t bit = bit64(id & 63U);
+  const std::uint32_t r = router_of(id);
   const std::size_t number = dense(id);
   const Candidate* candidates = &candidates_[number * candidate_room_];
   const std::uint32_t count = candidate_count_[number];
-  Port* const ports = &port(r, 0);
-  for (std::uint32_t i = 0; i < count; ++i) ports[candidates[i].port].to &= ~bit;
+  with_router(r, [&](auto& record) {
+    for (std::uint32_t i = 0; i < count; ++i) drop(record.ports[candidates[i].port].to, bit_of(id));
+  });
 }
 
 // The function is asked again in the next cycle.
 void FlitNetwork::ask_later(std::uint32_t id) {
-  const std::uint32_t r = id >> 6U;
-  asking_[r] |= bit64(id & 63U);
+  const std::uint32_t r = router_of(id);
+  asking_[r] |= vc_bit(bit_of(id));
   asking_active_[r >> 6U] |= bit64(r & 63U);
 }
 
@@ -197,8 +194,8 @@ void FlitNetwork::route_arrived(std::uint32_t now) {
   }
   for (const std::uint32_t id : to_route_) {
     if (!failure_.empty()) break;
-    const std::uint32_t r = id >> 6U;
-    const std::uint32_t bit = id & 63U;
+    const std::uint32_t r = router_of(id);
+    const std::uint32_t bit = bit_of(id);
     packets_[rings_[input(id).front] & kPacketMask].path += port(r, port_of_[bit]).step;
     input(id).since = now + va_delay_;
     if (ask(id, now)) {
@@ -217,13 +214,13 @@ void FlitNetwork::route_arrived(std::uint32_t now) {
 // front gets a key that falls with the cycle, what is appended one that rises.
 void FlitNetwork::order_as_booksim() {
   std::sort(to_route_.begin(), to_route_.end(), [&](std::uint32_t a, std::uint32_t b) {
-    return a >> 6U != b >> 6U ? a >> 6U < b >> 6U : queue_order_[dense(a)] < queue_order_[dense(b)];
+    return router_of(a) != router_of(b) ? router_of(a) < router_of(b) : queue_order_[dense(a)] < queue_order_[dense(b)];
   });
   std::sort(arrived_.begin(), arrived_.end());
   const auto middle = static_cast<std::ptrdiff_t>(to_route_.size());
   to_route_.insert(to_route_.end(), arrived_.begin(), arrived_.end());
   std::inplace_merge(to_route_.begin(), to_route_.begin() + middle, to_route_.end(),
-                     [&](std::uint32_t a, std::uint32_t b) { return a >> 6U < b >> 6U; });
+                     [&](std::uint32_t a, std::uint32_t b) { return router_of(a) < router_of(b); });
   constexpr std::int64_t kMostPerStep = std::int64_t{1} << 28;
   for (std::size_t i = 0; i < to_route_.size(); ++i) {
     queue_order_[dense(to_route_[i])].va = static_cast<std::int64_t>(i) - cycle_ * kMostPerStep;
@@ -237,10 +234,10 @@ void FlitNetwork::ask_again(std::uint32_t now) {
     asking_active_[word] = 0;
     for (; active != 0; active &= active - 1) {
       const std::uint32_t r = static_cast<std::uint32_t>(word) * 64 + lowest(active);
-      std::uint64_t rest = asking_[r];
+      VcSet rest = asking_[r];
       asking_[r] = 0;
       for (; rest != 0; rest &= rest - 1) {
-        const std::uint32_t id = (r << 6U) + lowest(rest);
+        const std::uint32_t id = first_id(r) + lowest(rest);
         const bool held = candidate_count_[dense(id)] == 0;
         drop_candidates(id);
         if (!failure_.empty() || !ask(id, now)) {
@@ -259,25 +256,26 @@ void FlitNetwork::ask_again(std::uint32_t now) {
 // ------------------------------------------------------------------------------------------------------- VC allocation
 
 // Un-owned output VCs that a head asks for: those of its best priority that has any.
-std::uint64_t FlitNetwork::asked_vcs(std::uint32_t id) const {
+VcSet FlitNetwork::asked_vcs(std::uint32_t id) const {
   const std::size_t number = dense(id);
   const Candidate* candidates = &candidates_[number * candidate_room_];
   const std::uint32_t count = candidate_count_[number];
-  const Port* const ports = &port(id >> 6U, 0);
-  std::uint64_t asked = 0;
-  std::uint32_t best = ~0U;
-  for (std::uint32_t i = 0; i < count; ++i) {
-    const Candidate& candidate = candidates[i];
-    const std::uint32_t free = ports[candidate.port].free_vcs & candidate.vc_mask;
-    if (free == 0) continue;
-    if (!spec_.compat_booksim2) {
-      if (candidate.priority > best) continue;
-      if (candidate.priority < best) asked = 0;
-      best = candidate.priority;
+  return with_router(router_of(id), [&](const auto& record) {
+    VcSet asked = 0;
+    std::uint32_t best = ~0U;
+    for (std::uint32_t i = 0; i < count; ++i) {
+      const Candidate& candidate = candidates[i];
+      const std::uint32_t free = record.ports[candidate.port].free_vcs & candidate.vc_mask;
+      if (free == 0) continue;
+      if (!spec_.compat_booksim2) {
+        if (candidate.priority > best) continue;
+        if (candidate.priority < best) asked = 0;
+        best = candidate.priority;
+      }
+      asked |= static_cast<VcSet>(free) << candidate.port * num_vcs_;
     }
-    asked |= static_cast<std::uint64_t>(free) << candidate.port * num_vcs_;
-  }
-  return asked;
+    return asked;
+  });
 }
 
 // Every VC that a head with candidates may use is owned.
@@ -294,11 +292,11 @@ void FlitNetwork::head_waits(std::uint32_t id, std::uint32_t now) {
 
 // iSLIP over all pairs of a head and an output VC it asks for: a head may be granted VCs of several outputs and accepts
 // one.
-void FlitNetwork::allocate_several(std::uint32_t r, std::uint64_t requests, std::uint32_t now) {
-  const std::uint32_t base = r << 6U;
+void FlitNetwork::allocate_several(std::uint32_t r, VcSet requests, std::uint32_t now) {
+  const std::uint32_t base = first_id(r);
   if (single(requests)) {  // it gets what it accepts first
     const std::uint32_t id = base + lowest(requests);
-    const std::uint64_t asked = asked_vcs(id);
+    const VcSet asked = asked_vcs(id);
     if (asked == 0) {
       head_waits(id, now);
     } else {
@@ -306,75 +304,75 @@ void FlitNetwork::allocate_several(std::uint32_t r, std::uint64_t requests, std:
     }
     return;
   }
-  std::uint64_t asks[64];
-  std::uint64_t asked = 0;
-  std::uint64_t clash = 0;  // output VCs that several ask for
-  for (std::uint64_t rest = requests; rest != 0; rest &= rest - 1) {
+  VcSet asks[kMostVcs];
+  VcSet asked = 0;
+  VcSet clash = 0;  // output VCs that several ask for
+  for (VcSet rest = requests; rest != 0; rest &= rest - 1) {
     const std::uint32_t bit = lowest(rest);
     const std::uint32_t id = base + bit;
     asks[bit] = asked_vcs(id);
     clash |= asked & asks[bit];
     asked |= asks[bit];
     if (asks[bit] != 0) continue;
-    requests &= ~bit64(bit);
+    requests &= ~vc_bit(bit);
     head_waits(id, now);
   }
-  std::uint64_t grants[64];  // output VCs, per head
-  std::uint64_t granted = 0;
-  for (std::uint64_t rest = requests; rest != 0; rest &= rest - 1) {
+  VcSet grants[kMostVcs];  // output VCs, per head
+  VcSet granted = 0;
+  for (VcSet rest = requests; rest != 0; rest &= rest - 1) {
     const std::uint32_t bit = lowest(rest);
     grants[bit] = asks[bit] & ~clash;
-    if (grants[bit] != 0) granted |= bit64(bit);
+    if (grants[bit] != 0) granted |= vc_bit(bit);
   }
-  for (std::uint64_t rest = clash; rest != 0; rest &= rest - 1) {
+  for (VcSet rest = clash; rest != 0; rest &= rest - 1) {
     const std::uint32_t resource = lowest(rest);
-    std::uint64_t heads = 0;
-    for (std::uint64_t each = requests; each != 0; each &= each - 1) {
+    VcSet heads = 0;
+    for (VcSet each = requests; each != 0; each &= each - 1) {
       const std::uint32_t bit = lowest(each);
-      if ((asks[bit] >> resource & 1U) != 0) heads |= bit64(bit);
+      if ((asks[bit] >> resource & 1U) != 0) heads |= vc_bit(bit);
     }
     const std::uint32_t winner = round_robin(heads, output(base + resource).owner + 1U);
-    granted |= bit64(winner);
-    grants[winner] |= bit64(resource);
+    granted |= vc_bit(winner);
+    grants[winner] |= vc_bit(resource);
   }
-  for (std::uint64_t rest = granted; rest != 0; rest &= rest - 1) {
+  for (VcSet rest = granted; rest != 0; rest &= rest - 1) {
     const std::uint32_t winner = lowest(rest);
     grant_candidate(base + winner, round_robin(grants[winner], input(base + winner).output_vc + 1U), now);
   }
-  const std::uint64_t losers = requests & ~granted;
+  const VcSet losers = requests & ~granted;
   if (losers == 0) return;
   if (!traits_.adaptive) {
     join_va(r, losers, now + 1);
     return;
   }
-  for (std::uint64_t rest = losers; rest != 0; rest &= rest - 1) ask_later(base + lowest(rest));
+  for (VcSet rest = losers; rest != 0; rest &= rest - 1) ask_later(base + lowest(rest));
 }
 
 // The head takes one of its candidates' output VCs and asks for the switch V cycles from now.
 void FlitNetwork::grant_candidate(std::uint32_t id, std::uint32_t resource, std::uint32_t now) {
   take_candidate(id, resource, now);
   if (sa_delay_ == 1) {
-    join_sa(id >> 6U, bit64(id & 63U), now + 1);
+    join_sa(id, now + 1);
   } else {
     wake_at(now + sa_delay_, kJoinSa, id);
   }
 }
 
 void FlitNetwork::take_candidate(std::uint32_t id, std::uint32_t resource, std::uint32_t now) {
-  const std::uint32_t r = id >> 6U;
+  const std::uint32_t r = router_of(id);
   InputVc& vc = input(id);
-  OutputVc& out = output((id & ~63U) + resource);
+  OutputVc& out = output(base_of(id) + resource);
   Port& to = port(r, out.port);
   if (candidate_count_[dense(id)] != 1) {
     drop_candidates(id);
     vc.send_to(out.port);
-    to.to |= bit64(id & 63U);
+    route_to(id, out.port);
   }
   vc.vcs = out.bit;
   vc.output_vc = as_u8(resource);
-  out.owner = as_u8(id & 63U);
+  out.owner = as_u8(bit_of(id));
   to.free_vcs &= ~out.bit;
-  stalls((id & ~63U) + resource).lost_vc += now - vc.since;
+  stalls(base_of(id) + resource).lost_vc += now - vc.since;
   order_grant(id);
 }
 

@@ -48,9 +48,9 @@ bool PluginArbiter::match(std::uint32_t router, std::int64_t cycle, const Alloca
                           AllocationMatch& found) {
   found.inputs = 0;
   requests_.clear();
-  for (std::uint64_t rest = requests.inputs(); rest != 0; rest &= rest - 1) {
+  for (VcSet rest = requests.inputs(); rest != 0; rest &= rest - 1) {
     const std::uint32_t input = lowest(rest);
-    for (std::uint64_t outs = requests.of_input(input); outs != 0; outs &= outs - 1) {
+    for (VcSet outs = requests.of_input(input); outs != 0; outs &= outs - 1) {
       const std::uint32_t output = lowest(outs);
       const std::uint32_t vc = stage_.of_vcs ? input % stage_.num_vcs : requests.label(input, output);
       const RequestFacts& facts = requests.facts(stage_.of_vcs ? input : input * stage_.num_vcs + vc);
@@ -81,7 +81,7 @@ bool PluginArbiter::match(std::uint32_t router, std::int64_t cycle, const Alloca
   };
   const std::int32_t status = table_.arbitrate(self_, &asked, grants_.data());
   if (status != COSIM_OK) return fails("arbitrate returned the error " + std::to_string(status));
-  std::uint64_t outputs = 0;
+  VcSet outputs = 0;
   for (std::size_t i = 0; i < requests_.size(); ++i) {
     if (grants_[i] == 0) continue;
     const std::uint32_t input = requests_[i].input;
@@ -95,9 +95,9 @@ bool PluginArbiter::match(std::uint32_t router, std::int64_t cycle, const Alloca
                    std::to_string(found.output[input]) + " and " + std::to_string(output));
     }
     if ((outputs >> output & 1U) != 0) return fails("arbitrate granted output " + std::to_string(output) + " twice");
-    found.inputs |= bit64(input);
+    found.inputs |= vc_bit(input);
     found.output[input] = as_u8(output);
-    outputs |= bit64(output);
+    outputs |= vc_bit(output);
   }
   if (found.inputs != 0) {
     refused_since_ = -1;

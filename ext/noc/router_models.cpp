@@ -353,7 +353,7 @@ bool RouterModels::send(FlitNetwork& network, std::uint32_t router, std::uint32_
                     " cycles");
   }
   --in_routers_;
-  ++network.output((router << 6U) + port * network.num_vcs_ + sent.vc).flits;
+  ++network.output(first_id(router) + port * network.num_vcs_ + sent.vc).flits;
   if (terminal != COSIM_NO_LINK) {
     read(network, terminal, sent.id);
     return true;

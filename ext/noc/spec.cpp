@@ -4,6 +4,8 @@
 #include <bit>
 #include <utility>
 
+#include "noc/bits.hpp"
+
 namespace cosim::noc {
 
 namespace {
@@ -106,10 +108,10 @@ void check_multicast(const NetworkSpec& s, Problems& out) {
        "a multicast class needs a routing with one way per router and destination (a table)");
   need(out, !s.compat_booksim2, "BookSim2 knows no multicast: a multicast class goes with compat none");
   const std::int64_t lanes = static_cast<std::int64_t>(s.ports) * s.num_vcs + s.extra_branches();
-  need(out, lanes <= 64,
+  need(out, lanes <= kMostVcs,
        "a router of " + std::to_string(s.ports) + " ports x " + std::to_string(s.num_vcs) + " VCs of which " +
            std::to_string(vcs) + " fork to up to " + std::to_string(s.ports) + " branches has " +
-           std::to_string(lanes) + " input VCs and branches; at most 64 are supported");
+           std::to_string(lanes) + " input VCs and branches; at most " + std::to_string(kMostVcs) + " are supported");
 }
 
 void check_allocation(const NetworkSpec& s, Problems& out) {
@@ -289,9 +291,12 @@ std::vector<std::string> NetworkSpec::problems() const {
       std::max({routing_delay, vc_alloc_delay, sw_alloc_delay, st_prepare_delay, st_final_delay, credit_delay});
   need(out, longest <= 100'000, "pipeline delays must be at most 100000 cycles, got " + std::to_string(longest));
   if (routers >= 1 && ports >= 1 && num_vcs >= 1) {
-    need(out, static_cast<std::int64_t>(ports) * num_vcs <= 64,
+    need(out, static_cast<std::int64_t>(ports) * num_vcs <= kMostVcs,
          "a router of " + std::to_string(ports) + " ports x " + std::to_string(num_vcs) + " VCs has " +
-             std::to_string(static_cast<std::int64_t>(ports) * num_vcs) + " input VCs; at most 64 are supported");
+             std::to_string(static_cast<std::int64_t>(ports) * num_vcs) + " input VCs; at most " +
+             std::to_string(kMostVcs) + " are supported");
+    need(out, router_model == nullptr || ports <= 64,
+         "a router model has at most 64 ports, got " + std::to_string(ports));
     need(out, routers <= (1 << 22), "at most 4194304 routers, got " + std::to_string(routers));
     need(out, !terminals.empty(), "the network has no terminal");
     const std::size_t before = out.size();

@@ -52,7 +52,7 @@ MULTICAST = {"one": {"vcs": [0, 1]}, "many": {"vcs": [2], "multicast": True}}
         ({"topology": {"kind": "messh", "shape": [2]}}, "did you mean 'mesh'?"),
         ({"topology": {"kind": "mesh", "shape": [4, 4], "k": 4}}, "the unknown key 'k'"),
         ({"num_vcs": 33}, "at most 32"),
-        ({"num_vcs": 16}, "5 ports x 16 VCs = 80"),
+        ({"num_vcs": 26}, "5 ports x 26 VCs = 130"),
         ({"num_vcs": True}, "expected an integer, got true"),
         ({"num_vcs": 4.0}, "got 4.0"),
         ({"vc_alloc_delay": 0}, "at least 1"),

@@ -189,8 +189,8 @@ def test_refusals_name_what_is_wrong() -> None:
     assert "an empty set" in refusal({"dst_set": [[]]})
     assert "-1 or nothing" in refusal({"dst_set": [[1, 2]], "dst": [3]})
     assert "there is no column 'dst'" in refusal({"dst_set": [None]})
-    with pytest.raises(ConfigErrors, match="at most 64 are supported"):
-        Network(config([3, 3], num_vcs=4, classes={"m": {"vcs": [0, 1, 2, 3], "multicast": True}}))
+    with pytest.raises(ConfigErrors, match="at most 128 are supported"):
+        Network(config([3, 3], num_vcs=6, classes={"m": {"vcs": [0, 1, 2, 3, 4, 5], "multicast": True}}))
     with pytest.raises(ConfigErrors, match="one way per router"):
         Network(config([3, 3], routing="west_first"))
     with pytest.raises(ConfigErrors, match="compat none"):

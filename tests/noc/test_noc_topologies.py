@@ -240,7 +240,7 @@ def test_failed_links_are_gone_around() -> None:
         ({"routing": {"name": "up_down", "root": 16}}, "a router below 16"),
         ({"routing": {"name": "dor", "root": 1}}, "up_down alone reads it"),
         ({"topology": {"kind": "fat_tree", "k": 4}}, "the key 'n'"),
-        ({"topology": {"kind": "crossbar", "nodes": 64}, "num_vcs": 2}, "64 ports x 2 VCs = 128"),
+        ({"topology": {"kind": "crossbar", "nodes": 65}, "num_vcs": 2}, "65 ports x 2 VCs = 130"),
         ({"link_latency": [1, 2], "topology": TOPOLOGIES["ring"]}, "one integer"),
     ],
 )

@@ -89,7 +89,7 @@ def test_further_checks_of_the_caller() -> None:
 
 def test_routers_with_too_many_input_vcs() -> None:
     # a router of a 2-D mesh has ports for four links; router 1 carries an expert and a memory
-    assert refusals("system.levels.package.num_vcs=16") == [
-        "system.levels.package.num_vcs: expected at most 64 input VCs (ports × VCs) at a router, got 6 ports (for 4 links and"
-        " 2 terminals at router 1) × 16 VCs = 96"
+    assert refusals("system.levels.package.num_vcs=22") == [
+        "system.levels.package.num_vcs: expected at most 128 input VCs (ports × VCs) at a router, got 6 ports (for 4 links and"
+        " 2 terminals at router 1) × 22 VCs = 132"
     ]
