@@ -201,8 +201,9 @@ class Channel {
   // up to `tick` that one has `gained`. For channels that have a form.
   virtual void follow(const Channel& /*leader*/, const Statistics& /*gained*/, std::int64_t /*since*/,
                       std::int64_t /*tick*/) {}
-  // Commands of a stretch that was jumped over, for recent_commands().
-  virtual void remember(std::span<const IssuedCommand> /*issued*/) {}
+  // Commands of a stretch that was jumped over, for recent_commands(), and how many went before them of which nobody
+  // asks any more.
+  virtual void remember(std::span<const IssuedCommand> /*issued*/, std::int64_t /*before*/) {}
   // Commands issued so far.
   [[nodiscard]] virtual std::int64_t issued() const { return 0; }
   // Of the counters the one that is a maximum starts anew; returns what it was.

@@ -59,7 +59,7 @@ class Controller final : public Channel {
   [[nodiscard]] Statistics statistics(std::int64_t tick) const override;
   void follow(const Channel& leader, const Statistics& gained, std::int64_t since, std::int64_t tick) override;
   [[nodiscard]] std::int64_t next_refresh() const override;
-  void remember(std::span<const IssuedCommand> issued) override;
+  void remember(std::span<const IssuedCommand> issued, std::int64_t before) override;
   [[nodiscard]] std::int64_t issued() const override { return recorded_; }
   std::int64_t restart_most_postponed(std::int64_t from) override {
     return std::exchange(counters_.most_postponed, from);

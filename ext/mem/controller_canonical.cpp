@@ -151,9 +151,9 @@ bool Controller::canonical(const Origin& from, bool with_refresh, std::vector<st
   return true;
 }
 
-void Controller::remember(std::span<const IssuedCommand> issued) {
+void Controller::remember(std::span<const IssuedCommand> issued, std::int64_t before) {
   const std::size_t last = std::min<std::size_t>(issued.size(), kRecent);
-  recorded_ += static_cast<std::int64_t>(issued.size() - last);
+  recorded_ += before + static_cast<std::int64_t>(issued.size() - last);
   for (const IssuedCommand& i : issued.last(last)) recent_[static_cast<std::size_t>(recorded_++) % kRecent] = i;
 }
 

@@ -18,8 +18,10 @@ struct MacroStep {
   struct Taken {  // of one queue pair
     std::int32_t count = 0;
     std::int64_t phase = -1;  // where in the address range of one row its first burst lies; -1: from several ranges
-    std::vector<Request> offered;        // `count` and the one behind them; rows relative; none if the first is none
-    std::vector<std::int32_t> accepted;  // ticks from the start, in the order of the requests
+    std::uint64_t span = 0;   // addresses of that range from the first to the one behind `count`
+    // `count` and the one behind them, of one range the first and the one behind; rows relative; none if there is none
+    std::vector<Request> offered;
+    std::vector<std::int32_t> accepted;  // ticks from the start, in the order of the requests; of one range the first
     std::int64_t first_tag = 0;          // the least of the tags that are finished, relative
     std::int32_t first_issue = 0;        // of those
     std::int32_t last_done = 0;

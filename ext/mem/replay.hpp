@@ -169,8 +169,8 @@ class Replay {
   std::int64_t repeat(std::int64_t tick);  // the tick of the end, -1: nothing known comes again
   [[nodiscard]] bool comes_again(const MacroStep& step, const Origin& origin, std::vector<Cursor>& ends) const;
   [[nodiscard]] std::int64_t phase_of(const Stream& s, const Cursor& c) const;
-  [[nodiscard]] bool in_one_range(const Stream& s, const Cursor& c, std::int64_t count) const;
-  void emit(const MacroStep& step, const Origin& origin, const std::vector<Cursor>& ends);
+  void remember_repeats();
+  void emit(std::size_t which, const Origin& origin, const std::vector<Cursor>& ends);
 
   ChannelConfig config_;
   int channels_;
@@ -223,8 +223,15 @@ class Replay {
   std::vector<Offers> offers_;
   std::vector<Stream*> offering_;
   std::int64_t arrival_ = kNeverTick;  // of the next burst that is not held back by a full queue
-  bool left_ = false;                  // bursts to be offered
-  bool blocked_ = false;               // and some held back by a full queue
+  // Repeats whose commands the channel has not been told, the last ones, and how many commands went before them.
+  struct Repeated {
+    std::size_t step = 0;
+    Origin origin;
+  };
+  std::vector<Repeated> repeated_;
+  std::int64_t repeated_before_ = 0;
+  bool left_ = false;     // bursts to be offered
+  bool blocked_ = false;  // and some held back by a full queue
   bool closing_ = false;
   std::int64_t last_done_ = 0;
   std::int64_t finished_ = 0;

@@ -1,5 +1,6 @@
 // Macro-steps of a replay: where they begin and end, whether one comes again, what it leaves behind.
 #include <algorithm>
+#include <utility>
 
 #include "mem/replay.hpp"
 
@@ -103,11 +104,13 @@ void Replay::at_boundary(std::int64_t tick) {
     misses_ = 0;
     arrival_ = kNeverTick;
     if (++repeats == kRepeatsAtOnce) {
+      remember_repeats();
       boundary_at_ = lead.ordinal;
       resume_at_ = tick;
       return;
     }
   }
+  remember_repeats();
   boundary_at_ = lead.ordinal + period_;
   if (++misses_ > kMisses || !lead.blocked) {
     period_ = 0;
@@ -203,9 +206,10 @@ void Replay::finish_recording(std::int64_t tick) {
     if (!s.have) return;
     taken.offered.push_back(s.next);
     taken.offered.back().row -= r.origin.row;
-    if (in_one_range(s, from, taken.count)) {
+    if (s.bursts_per_dram_row != 0 && s.row == from.row && taken.count > 0) {
       taken.phase = phase_of(s, from);
-      taken.offered.resize(1);
+      taken.span = s.found - from.found;
+      taken.offered = {taken.offered.front(), taken.offered.back()};
       taken.accepted.resize(1);
     }
   }
@@ -215,13 +219,6 @@ void Replay::finish_recording(std::int64_t tick) {
 // Where in one row of all banks a burst lies; streams differ in the bits that select them.
 std::int64_t Replay::phase_of(const Stream& s, const Cursor& c) const {
   return static_cast<std::int64_t>(c.found & ~s.select_mask & (row_stride_ - 1));
-}
-
-// Whether the next `count` bursts and the one behind them are of one address range, a whole number of rows.
-bool Replay::in_one_range(const Stream& s, const Cursor& c, std::int64_t count) const {
-  if (s.bursts_per_dram_row == 0 || count % s.bursts_per_dram_row != 0) return false;
-  const auto rows = static_cast<std::uint64_t>(count / s.bursts_per_dram_row);
-  return c.found + rows * row_stride_ < c.end;
 }
 
 bool Replay::comes_again(const MacroStep& step, const Origin& origin, std::vector<Cursor>& ends) const {
@@ -236,16 +233,16 @@ bool Replay::comes_again(const MacroStep& step, const Origin& origin, std::vecto
     }
     if (!s.have || s.arrive > origin.tick) return false;
     if (taken.phase >= 0) {
-      if (!in_one_range(s, s, taken.count) || phase_of(s, s) != taken.phase ||
+      if (s.bursts_per_dram_row == 0 || s.found + taken.span >= s.end || phase_of(s, s) != taken.phase ||
           !alike(taken.offered.front(), s.next, origin.row)) {
         return false;
       }
-      const std::int64_t rows = taken.count / s.bursts_per_dram_row;
-      c.found += static_cast<std::uint64_t>(rows) * row_stride_;
+      c.found += taken.span;
       c.address = c.found + static_cast<std::uint64_t>(map_->access_bytes());
       c.ordinal += taken.count;
-      c.next.row += static_cast<std::int32_t>(rows);
-      c.next.tag += static_cast<std::uint64_t>(taken.count) << 1;
+      c.next = taken.offered.back();
+      c.next.row += origin.row;
+      c.next.tag = s.next.tag + (static_cast<std::uint64_t>(taken.count) << 1);
       continue;
     }
     for (std::size_t i = 0; i < taken.offered.size(); ++i) {
@@ -272,7 +269,7 @@ std::int64_t Replay::repeat(std::int64_t tick) {
       if (!with_refresh && refresh != kNeverTick && refresh <= tick + step.ticks) continue;
       if (!comes_again(step, origin, ends)) continue;
       controller.jump(tick, step.end, {tick + step.ticks, origin.row, origin.tag}, step.gained);
-      emit(step, origin, ends);
+      emit(i, origin, ends);
       return tick + step.ticks;
     }
   }
@@ -280,8 +277,8 @@ std::int64_t Replay::repeat(std::int64_t tick) {
 }
 
 // The results of a macro-step that was not simulated.
-void Replay::emit(const MacroStep& step, const Origin& origin, const std::vector<Cursor>& ends) {
-  Channel& controller = *controllers_[static_cast<std::size_t>(now_channel_)];
+void Replay::emit(std::size_t which, const Origin& origin, const std::vector<Cursor>& ends) {
+  const MacroStep& step = steps_[which];
   bool one_row = true;  // of the table, for each stream
   for (std::size_t k = 0; k < streams_.size(); ++k) {
     Stream& s = streams_[k];
@@ -330,15 +327,31 @@ void Replay::emit(const MacroStep& step, const Origin& origin, const std::vector
     }
   }
   skipped_ += static_cast<std::int64_t>(step.finished.size());
-  moved_.assign(step.commands.begin(), step.commands.end());
-  for (IssuedCommand& i : moved_) {
-    i.tick += origin.tick;
-    if (has_row(i)) i.row += origin.row;
+  if (step.commands.size() >= Channel::kRecent) {  // hides all before
+    for (const Repeated& r : repeated_) {
+      repeated_before_ += static_cast<std::int64_t>(steps_[r.step].commands.size());
+    }
+    repeated_.clear();
   }
-  controller.remember(moved_);
-  if (config_.log_commands) {
+  repeated_.push_back({which, origin});
+  if (config_.log_commands) remember_repeats();
+}
+
+// Tells the channel what it issued in the macro-steps that were jumped over.
+void Replay::remember_repeats() {
+  Channel& controller = *controllers_[static_cast<std::size_t>(now_channel_)];
+  for (const Repeated& r : repeated_) {
+    const MacroStep& step = steps_[r.step];
+    moved_.assign(step.commands.begin(), step.commands.end());
+    for (IssuedCommand& i : moved_) {
+      i.tick += r.origin.tick;
+      if (has_row(i)) i.row += r.origin.row;
+    }
+    controller.remember(moved_, std::exchange(repeated_before_, 0));
+    if (!config_.log_commands) continue;
     for (const IssuedCommand& i : moved_) commands_.push_back({now_channel_, i});
   }
+  repeated_.clear();
 }
 
 }  // namespace cosim::mem
