@@ -13,7 +13,7 @@ void FlitNetwork::build_multicast(const NetworkSpec& spec) {
   trees_ = std::make_unique<MulticastTrees>(spec);
   for (std::size_t c = 0; c < spec.classes.size(); ++c) {
     if (!spec.classes[c].multicast) continue;
-    multicast_classes_ |= VcSet{1} << c;
+    multicast_classes_ |= std::uint64_t{1} << c;
     multicast_vcs_ |= spec.classes[c].vc_mask;
   }
   branches_.resize(first_id(num_routers_));
