@@ -27,7 +27,7 @@ from cosim.config.rows import rows_of
 from cosim.config.schema_reduction import ReductionSpec
 from cosim.config.schema_retry import MOST_FLIT_BITS, LevelRetrySpec, RetrySpec
 from cosim.config.schema_sessions import SessionsSpec
-from cosim.config.schema_topology import LevelTopology, LinkNameSpec, Topology
+from cosim.config.schema_topology import MOST_PORTS, LevelTopology, LinkNameSpec, Topology
 from cosim.config.spec import Items, Name, Problem, ShortSpec, Spec, duplicates, refuse
 from cosim.config.validate import validate
 
@@ -97,8 +97,8 @@ OF_BUILT_IN_ROUTERS = (
 )  # fmt: skip
 """Keys of a network that its built-in routers read and a router model does not."""
 
-MOST_INPUT_VCS = 128
-"""Input VCs (ports × VCs) of a router that the network core holds: its masks have 64 bits."""
+MOST_INPUT_VCS = MOST_PORTS
+"""Input VCs (ports × VCs) of a router that the network core holds."""
 
 
 class TableRowSpec(Spec):

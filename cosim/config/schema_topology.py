@@ -14,6 +14,7 @@ from cosim.config.spec import Items, Kinds, Problem, Spec, refuse
 
 __all__ = [
     "LEVEL_TOPOLOGIES",
+    "MOST_PORTS",
     "MOST_ROUTERS",
     "TOPOLOGIES",
     "CrossbarSpec",
@@ -35,13 +36,15 @@ __all__ = [
 ]
 
 MOST_ROUTERS = 1 << 20
+MOST_PORTS = 128
+"""Ports of a router that the network core holds, where each has one VC."""
 
 Positive = Annotated[int, Field(ge=1)]
 Router = Annotated[int, Field(ge=0)]
 Latency = Annotated[int, Field(ge=1, le=1_000_000)]
 Buffer = Annotated[int, Field(ge=1, le=65536)]
 Size = Annotated[int, Field(ge=1, le=MOST_ROUTERS)]
-Concentration = Annotated[int, Field(ge=1, le=128)]
+Ports = Annotated[int, Field(ge=1, le=MOST_PORTS)]
 
 
 class TopologySpec(Spec):
@@ -99,7 +102,7 @@ class MeshSpec(GridSpec):
 class GridWithNodesSpec(GridSpec):
     """A grid with ``concentration`` nodes at every router; node n is at router n div concentration."""
 
-    concentration: Concentration = 1
+    concentration: Ports = 1
 
     def port_count(self) -> int:
         return self.link_ports() + self.concentration
@@ -128,7 +131,7 @@ class RingSpec(TopologySpec):
 
     kind: Literal["ring"]
     routers: Size
-    concentration: Concentration = 1
+    concentration: Ports = 1
 
     def router_count(self) -> int:
         return self.routers
@@ -147,7 +150,7 @@ class CrossbarSpec(TopologySpec):
     """One router with all nodes."""
 
     kind: Literal["crossbar"]
-    nodes: Annotated[int, Field(ge=2, le=128)]
+    nodes: Annotated[int, Field(ge=2, le=MOST_PORTS)]
 
     def router_count(self) -> int:
         return 1
@@ -163,8 +166,8 @@ class FullyConnectedSpec(TopologySpec):
     """A link from every router to every other; port p leads to router p, or p + 1 from routers up to p."""
 
     kind: Literal["fully_connected"]
-    routers: Annotated[int, Field(ge=2, le=128)]
-    concentration: Concentration = 1
+    routers: Annotated[int, Field(ge=2, le=MOST_PORTS)]
+    concentration: Ports = 1
 
     def router_count(self) -> int:
         return self.routers
@@ -207,11 +210,11 @@ class PodFatTreeSpec(TopologySpec):
     kind: Literal["pod_fat_tree"]
     pods: Annotated[int, Field(ge=1, le=1024)]
     leaves_per_pod: Annotated[int, Field(ge=1, le=1024)]
-    nodes_per_leaf: Annotated[int, Field(ge=1, le=128)]
-    aggregations_per_pod: Annotated[int, Field(ge=1, le=128)]
-    cores: Annotated[int, Field(ge=1, le=128)]
-    leaf_links: Annotated[int, Field(ge=1, le=128)] = 1
-    core_links: Annotated[int, Field(ge=1, le=128)] = 1
+    nodes_per_leaf: Ports
+    aggregations_per_pod: Ports
+    cores: Ports
+    leaf_links: Ports = 1
+    core_links: Ports = 1
     leaf_latency: Latency | None = None
     core_latency: Latency | None = None
 

@@ -8,7 +8,7 @@
 //
 // How it is fast: a slot of a VC ring holds either a flit or the cycle from which the upstream side may use it, so
 // there are no credit counters and no credit events; the winner of a switch allocation is written into the downstream
-// slot at once and only its arrival is an event. All VC states are bits of 64-bit masks; routers without work are never
+// slot at once and only its arrival is an event. All VC states are bits of masks; routers without work are never
 // visited. Every effect on another router is at least two cycles away, so one pass in any router order is exact.
 #pragma once
 
