@@ -52,6 +52,7 @@ class Case:
     all_to_all: bool = False
     num_vcs: int = 4  # over three classes of messages
     bulk_vc: str = "dynamic"
+    memories: int = 4  # that the streams are dealt out to
 
 
 CASES = {
@@ -77,6 +78,7 @@ CASES = {
     "flit-8-refresh": Case("flit", 8, "per_bank"),
     "flit-8-static-refresh": Case("flit", 8, "per_bank", bulk_vc="static"),
     "flit-8-static-refresh-ab": Case("flit", 8, "all_bank", bulk_vc="static"),
+    "flit-2-one-memory-refresh-ab": Case("flit", 2, "all_bank", bulk_vc="static", memories=1),
     "flit-1-tokens": Case("flit", 1, token_every_ns=2000),
     "flit-8-tokens": Case("flit", 8, token_every_ns=2000),
     "flit-8-static-tokens": Case("flit", 8, token_every_ns=2000, bulk_vc="static"),
@@ -100,16 +102,16 @@ def tasks(case: Case, machine: Machine, size: int) -> tuple[dict[str, npt.NDArra
         fetch = add(
             TaskKind.fetch,
             message_class=machine.classes["weight"],
-            source=memories[number % 4],
+            source=memories[number % case.memories],
             destination=computes[reader],
             bytes=size,
-            address=number // 4 << (size - 1).bit_length(),
+            address=number // case.memories << (size - 1).bit_length(),
         )
         add(TaskKind.compute, source=computes[reader], destination=computes[reader], cycles=30_000, stream=fetch)
     draw = np.random.default_rng(1)
     token = machine.classes["token"]
     if case.token_every_ns:
-        for number in range(1, size * max(case.experts // 4, 1) // 64 // case.token_every_ns):
+        for number in range(1, size * max(case.experts // case.memories, 1) // 64 // case.token_every_ns):
             source, destination = draw.choice(computes, 2, replace=False).tolist()
             wait = add(TaskKind.delay, cycles=number * case.token_every_ns * _NS)
             sent = add(TaskKind.transfer, source=source, destination=destination, bytes=4096, message_class=token)

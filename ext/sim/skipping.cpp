@@ -131,7 +131,9 @@ Fs Skipping::look(Walked& system, Fs now, Fs bound, std::int64_t instants) {
     report_.time += skipped;
     return skipped;
   }
-  if (++in_vain_ == kMostLooks) give_up("no period within " + std::to_string(kMostLooks) + " retired tiles");
+  if (++in_vain_ == kManyLooks) {
+    ++report_.reasons["no period within the first " + std::to_string(kManyLooks) + " retired tiles"];
+  }
   return 0;
 }
 

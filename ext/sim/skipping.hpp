@@ -1,8 +1,8 @@
 // Finds that a system repeats itself, and how far it will.
 //
 // At instants that every period passes through (its owner calls look() there) the canonical form is compared with kept
-// ones: with those of periods found before, and with up to eight anchors a stride of looks apart. When there is no room
-// for another, every second one is given up and the stride doubles, so a period is found at most a quarter of the time
+// ones: with those of periods found before, and with up to sixteen anchors a stride of looks apart. When there is no
+// room for another, every second one is given up and the stride doubles, so a period is found an eighth of the time
 // after it has begun to repeat itself, whatever went before it. A comparison ends at the first difference, so looking
 // in vain costs next to nothing. A form that recurs proves the period; it is kept, with what grows in it by how much,
 // and serves again whenever the system comes back to it.
@@ -23,15 +23,16 @@ namespace cosim::sim {
 
 class Skipping {
  public:
-  // Looks without a period after which a stretch is stepped to its end.
-  static constexpr std::int64_t kMostLooks = 4096;
+  // Looks in a stretch without a period of which the report speaks. The search goes on: with refresh a stream of
+  // gigabytes may come to its first period late.
+  static constexpr std::int64_t kManyLooks = 4096;
   static constexpr std::size_t kKept = 8;
   // Items that walks may show: an item costs nanoseconds, an instant some microseconds, so looking in vain stays at a
   // few percent of a run.
   static constexpr std::int64_t kItemsAtFirst = 1 << 18;
   static constexpr std::int64_t kItemsPerInstant = 16;
   static constexpr std::int64_t kItemsPerSkipped = 96;
-  static constexpr std::size_t kAnchors = 8;
+  static constexpr std::size_t kAnchors = 16;
 
   // Something came from outside: what repeated itself need not do so any more.
   void interrupt();
