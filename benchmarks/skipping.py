@@ -26,6 +26,18 @@ from cosim._core import TaskKind
 from cosim.run.machine import Machine, build_machine
 from cosim.system.loading import load_system
 
+# sixteen HBM3 channels a memory at 819 GB/s, links of 1,024 GB/s, slots for what a refresh holds back
+_WIDE = [
+    "endpoints.memory.memory.preset=HBM3_6400",
+    "endpoints.memory.memory.channels=16",
+    "endpoints.memory.read_return_slots=1024",
+    "levels.package.flit_width=1024 B",
+    "levels.package.header_bytes=0 B",
+    "levels.package.max_packet_flits=2",
+    "endpoints.expert.tile=64 KiB",
+    "endpoints.expert.expert_buffer=4 MiB",
+    "tiers.hbm.capacity=4 GiB",
+]
 _READERS = (0, 3, 4, 6, 9, 11, 12, 15)
 _NS = 1_000_000
 _COLUMNS: dict[str, Any] = {
@@ -53,6 +65,7 @@ class Case:
     num_vcs: int = 4  # over three classes of messages
     bulk_vc: str = "dynamic"
     memories: int = 4  # that the streams are dealt out to
+    wide: bool = False  # _WIDE: memories of 32 pseudo-channels are what the streams wait for
 
 
 CASES = {
@@ -82,6 +95,9 @@ CASES = {
     "flit-1-tokens": Case("flit", 1, token_every_ns=2000),
     "flit-8-tokens": Case("flit", 8, token_every_ns=2000),
     "flit-8-static-tokens": Case("flit", 8, token_every_ns=2000, bulk_vc="static"),
+    "wide-8": Case("flit", 8, wide=True),
+    "wide-8-refresh": Case("flit", 8, "per_bank", wide=True),
+    "wide-8-refresh-ab": Case("flit", 8, "all_bank", wide=True),
     "all-to-all": Case("flit", 0, all_to_all=True),
 }
 
@@ -135,6 +151,8 @@ def run(case: Case, size: int, skipping: bool) -> tuple[Machine, float]:
     """The case to its end; also its user time."""
     level = {"num_vcs": case.num_vcs, "bulk_vc": case.bulk_vc}
     changes = [f"levels.package.{key}={value}" for key, value in level.items()]
+    if case.wide:
+        changes += _WIDE
     system = load_system("package-4x4", [f"endpoints.memory.memory.refresh={case.refresh}", *changes])
     machine = build_machine(system, case.rung, skipping=skipping)
     columns, before, after = tasks(case, machine, size)
