@@ -271,7 +271,9 @@ void FlitNetwork::release(std::uint32_t id, std::uint32_t now) {
   const std::uint32_t p = port_of_[bit_of(id)];
   awaits_tail_[r] &= ~vc_bit(bit_of(id));
   port(r, p).free_vcs |= 1U << vc_of_[bit_of(id)];
-  if ((masks(r).parked & routed_to(r, p)) != 0) unpark(r, p, now - 1);
+  const bool waited_for =
+      with_router(r, [p](const auto& record) { return (record.masks.parked & record.ports[p].to) != 0; });
+  if (waited_for) unpark(r, p, now - 1);
 }
 
 void FlitNetwork::release_source(std::uint32_t id) {

@@ -147,31 +147,44 @@ struct FlitNetwork::Cycle {
     }
   }
 
+  // How far each of the next arrivals is fetched.
+  struct Chain {
+    static constexpr std::uint32_t kLength = 4 * kAhead;  // a power of two
+    union Link {
+      const std::uint32_t* slot;
+      const Packet* packet;
+    };
+    Link links[kLength];  // of arrival i at i modulo the length
+  };
+
   // What an arrival reads is a chain: input VC, slot, packet, route. Each call fetches a link of the chain of an
   // arrival further down the list.
   template <class L>
-  static COSIM_INLINE void fetch_arrival(const L& l, std::uint32_t i, std::uint32_t end) {
+  static COSIM_INLINE void fetch_arrival(const L& l, Chain& chain, const std::uint32_t* due, std::uint32_t i,
+                                         std::uint32_t end) {
+    constexpr std::uint32_t kWrap = Chain::kLength - 1;
     if (i + 4 * kAhead < end) {
-      const std::uint32_t id = l.due[i + 4 * kAhead];
+      const std::uint32_t id = due[i + 4 * kAhead];
       const auto& record = l.records[router_of(id)];
       fetch(&record.masks);
       fetch(&record.in[bit_of(id)]);
     }
     if (i + 3 * kAhead < end) {
-      const std::uint32_t id = l.due[i + 3 * kAhead];
+      const std::uint32_t id = due[i + 3 * kAhead];
       const auto& record = l.records[router_of(id)];
       const InputVc& vc = record.in[bit_of(id)];
-      fetch(&l.rings[vc.front]);
+      const std::uint32_t* const slot = &l.rings[vc.front];
+      chain.links[(i + 3 * kAhead) & kWrap].slot = slot;
+      fetch(slot);
       fetch(&record.ports[vc.port]);
     }
-    if (i + 2 * kAhead < end) {
-      const std::uint32_t id = l.due[i + 2 * kAhead];
-      fetch(&l.packets[l.rings[l.records[router_of(id)].in[bit_of(id)].front] & kPacketMask]);
+    if (i >= kAhead && i + 2 * kAhead < end) {
+      Chain::Link& link = chain.links[(i + 2 * kAhead) & kWrap];
+      link.packet = &l.packets[*link.slot & kPacketMask];
+      fetch(link.packet);
     }
-    if (i + kAhead < end) {
-      const std::uint32_t id = l.due[i + kAhead];
-      const Packet& packet = l.packets[l.rings[l.records[router_of(id)].in[bit_of(id)].front] & kPacketMask];
-      fetch_route(l, router_of(id), packet);
+    if (i >= 2 * kAhead && i + kAhead < end) {
+      fetch_route(l, router_of(due[i + kAhead]), *chain.links[(i + kAhead) & kWrap].packet);
     }
   }
 
@@ -180,8 +193,11 @@ struct FlitNetwork::Cycle {
     const std::uint32_t slot = l.now & l.due_mask;
     const std::uint32_t begin = slot * l.n.arrivals_room_;
     const std::uint32_t end = std::exchange(l.ends[slot], begin);
+    [[maybe_unused]] Chain chain;
     for (std::uint32_t i = begin; i < end; ++i) {
-      if (l.far()) fetch_arrival(l, i, end);
+      if constexpr (L::kFetches) {
+        if (l.far()) fetch_arrival(l, chain, l.due + begin, i - begin, end - begin);
+      }
       const std::uint32_t id = l.due[i];
       const std::uint32_t r = router_of(id);
       const std::uint32_t bit = bit_of(id);
@@ -831,10 +847,10 @@ struct FlitNetwork::Cycle {
   }
 
   // What the allocations of a router read is a chain too: masks and ports, input VCs, output VCs and slots, slots
-  // downstream, and of a head that comes to the front its packet and route. Each call fetches a link of the chain of a
-  // router further down the list.
+  // downstream, and of a head that comes to the front its packet. Each call fetches a link of the chain of a router
+  // further down the list.
   template <class L>
-  static COSIM_INLINE void fetch_router(const L& l, std::uint32_t i, std::uint32_t end) {
+  static COSIM_INLINE void fetch_large_router(const L& l, std::uint32_t i, std::uint32_t end) {
     const std::uint32_t* work = l.n.at_work_.data();
     if (i + 7 < end) {
       const auto& record = l.records[work[i + 7]];
@@ -873,6 +889,35 @@ struct FlitNetwork::Cycle {
           fetch(&l.packets[l.rings[vc.front] & kPacketMask]);
         }
       }
+    }
+  }
+
+  // By four lines: one or the other behind the end too.
+  static COSIM_INLINE void fetch_lines(const void* first, const void* end) {
+    const char* const last = static_cast<const char*>(end);
+    for (const char* at = static_cast<const char*>(first); at < last; at += 4 * sim::kCacheLine) {
+      fetch(at);
+      fetch(at + sim::kCacheLine);
+      fetch(at + 2 * sim::kCacheLine);
+      fetch(at + 3 * sim::kCacheLine);
+    }
+  }
+
+  // The allocations of a router find in its record what they read next. Small records are fetched whole: to look which
+  // of their lines will be used takes more than to fetch all. What a packet that comes to the front reads is fetched
+  // once its record is there.
+  template <class L>
+  static COSIM_INLINE void fetch_router(const L& l, std::uint32_t i, std::uint32_t end) {
+    const std::uint32_t* work = l.n.at_work_.data();
+    if constexpr (std::is_same_v<typename L::Record, SmallRecord>) {
+      if (i + 3 < end) {
+        const auto& record = l.records[work[i + 3]];
+        fetch_lines(&record, record.ports + l.n.ports_);
+        fetch_lines(record.in, record.in + l.n.vcs_per_router_);
+        fetch_lines(record.out, record.out + l.n.vcs_per_router_);
+      }
+    } else {
+      fetch_large_router(l, i, end);
     }
     if (i + 1 < end) {
       const auto& record = l.records[work[i + 1]];

@@ -13,8 +13,12 @@ namespace cosim::noc {
 
 namespace {
 
-// Packets are offered this many cycles ahead, so that a source's next creation stays inside the event wheel's reach.
+// Whether a run may end is asked this often, and packets are offered no further ahead.
 constexpr std::int64_t kChunkCycles = 256;
+
+// About as many packets are offered at a time, so that those waiting, and what comes of them, stay in a core's caches.
+constexpr double kPacketsAhead = 2048.0;
+constexpr double kMostParts = 32.0;  // of a chunk
 
 // Nothing will move, and flits are left.
 [[noreturn]] void throw_deadlock(const FlitNetwork& network) {
@@ -100,7 +104,10 @@ std::int64_t Histogram::percentile(double p) const {
 }
 
 TrafficRun::TrafficRun(const NetworkSpec& network, TrafficSpec traffic)
-    : traffic_(std::move(traffic)), network_(network), gap_(traffic_.injection_rate / traffic_.packet_size_flits) {
+    : traffic_(std::move(traffic)),
+      network_(network),
+      gap_(traffic_.injection_rate / traffic_.packet_size_flits),
+      offer_cycles_(kChunkCycles) {
   batch_cycles_ = std::max<std::int64_t>(traffic_.measure_cycles / static_cast<std::int64_t>(kBatches), 1);
   const auto terminals = static_cast<std::int32_t>(network.terminals.size());
   std::string problems;
@@ -143,6 +150,13 @@ TrafficRun::TrafficRun(const NetworkSpec& network, TrafficSpec traffic)
   }
   network_.count_window(traffic_.warmup_cycles, traffic_.warmup_cycles + traffic_.measure_cycles);
   if (traffic_.warmup_cycles == 0) before_ = network_.connected_counters();
+  // The order of the offers, source by source, shows where packets are numbered or sessions and sums begin.
+  if (network_.routing_function() == nullptr && network_.router_models() == nullptr && network_.sessions() == nullptr &&
+      network_.reductions() == nullptr) {
+    const double packets = static_cast<double>(sources_.size()) * traffic_.injection_rate / traffic_.packet_size_flits;
+    const double parts = std::clamp(std::ceil(packets * kChunkCycles / kPacketsAhead), 1.0, kMostParts);
+    offer_cycles_ = kChunkCycles / static_cast<std::int64_t>(parts);
+  }
 }
 
 inline std::int32_t TrafficRun::destination(std::int32_t source, sim::RandomStream& random) const {
@@ -268,11 +282,13 @@ bool TrafficRun::advance(std::int64_t max_work) {
   std::int64_t budget = max_work;
   while (!done_ && budget > 0) {
     if (!emptying_) {
-      std::int64_t end = generated_to_ + kChunkCycles;
-      for (const std::int64_t edge : {window_begin, window_end, deadline}) {
-        if (generated_to_ < edge) end = std::min(end, edge);
+      if (generated_to_ == chunk_end_) {
+        chunk_end_ += kChunkCycles;
+        for (const std::int64_t edge : {window_begin, window_end, deadline}) {
+          if (generated_to_ < edge) chunk_end_ = std::min(chunk_end_, edge);
+        }
       }
-      generate(end);
+      generate(std::min(chunk_end_, generated_to_ + offer_cycles_));
     }
     const std::int64_t end = emptying_ ? kNoEvent : generated_to_;
     std::int64_t steps = 0;
@@ -283,12 +299,13 @@ bool TrafficRun::advance(std::int64_t max_work) {
       ++steps;
     }
     check_routing(network_);
-    budget -= steps * static_cast<std::int64_t>(sources_.size()) + kChunkCycles;
+    budget -= steps * static_cast<std::int64_t>(sources_.size()) + offer_cycles_;
     collect();
     if (emptying_) {
       if (next == kNoEvent) finish();
       continue;
     }
+    if (end != chunk_end_) continue;
     if (end == window_begin) before_ = network_.connected_counters();
     if (end == window_end) {
       const std::vector<OutputCounters> after = network_.connected_counters();

@@ -141,6 +141,8 @@ class TrafficRun {
   std::vector<std::int32_t> groups_;  // per terminal, of dest_sets; -1: it sends nothing
   std::vector<Source> sources_;
   std::int64_t generated_to_ = 0;  // every packet created before has been offered
+  std::int64_t offer_cycles_;      // at a time
+  std::int64_t chunk_end_ = 0;     // where the run is looked at next
   bool emptying_ = false;
   bool done_ = false;
   std::vector<OutputCounters> before_;
