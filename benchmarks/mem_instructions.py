@@ -1,7 +1,7 @@
 """Instructions per memory request, counted by callgrind between two run lengths of one pseudo-channel.
 
-    python benchmarks/mem_instructions.py [--preset HBM3_6400] [--refresh none] [--skipping] [--short 20000]
-        [--long 60000] [CASE ...]
+    python benchmarks/mem_instructions.py [--preset HBM3_6400] [--refresh none[,per_bank,...]] [--skipping]
+        [--short 20000] [--long 60000] [CASE ...]
 
 Cases: stream, random, mixed (30 % writes), sparse (one request every 64 command slots), range (addresses, over all
 pseudo-channels of a channel), stream32 and random32 (over 32 pseudo-channels), buffered and bufferedrandom (through a
@@ -14,6 +14,7 @@ answer of every run is checked: every request served.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import re
@@ -167,7 +168,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("cases", nargs="*", default=CASES, metavar="CASE", help=", ".join(CASES))
     parser.add_argument("--preset", default="HBM3_6400")
-    parser.add_argument("--refresh", default="none", help="none, all_bank, per_bank or same_bank")
+    parser.add_argument(
+        "--refresh", default="none", help="none, all_bank, per_bank, same_bank, or several: none,all_bank"
+    )
     parser.add_argument("--skipping", action="store_true", help="with macro-steps; the gate is then that of a stream")
     parser.add_argument("--short", type=int, default=20_000)
     parser.add_argument("--long", type=int, default=60_000)
@@ -175,31 +178,32 @@ def main() -> int:
     unknown = [c for c in given.cases if c not in CASES]
     if unknown or not 0 < given.short < given.long:
         parser.error(f"cases are {', '.join(CASES)}; --short must be below --long")
-    memory = mem.Memory({"preset": given.preset, "refresh": given.refresh})
+    memories = [mem.Memory({"preset": given.preset, "refresh": refresh}) for refresh in given.refresh.split(",")]
     gates: dict[str, float] = dict.fromkeys(CASES, SKIPPED_GATE) if given.skipping else dict(GATES)
     missed = 0
-    print(f"{given.preset}: {'case':<14} instructions/request  gate  slots/request")
+    print(f"{given.preset}: {'case':<14} {'refresh':<9} instructions/request  gate  slots/request")
     with tempfile.TemporaryDirectory() as folder:
 
-        def per_request(case: str, buffer: tuple[int, int] | None = None) -> tuple[float, float]:
+        def per_request(memory: mem.Memory, case: str, buffer: tuple[int, int] | None = None) -> tuple[float, float]:
             skipping = given.skipping and buffer is None
             short, short_ticks = instructions(case, given.short, memory, skipping, buffer, Path(folder))
             long, long_ticks = instructions(case, given.long, memory, skipping, buffer, Path(folder))
             more = given.long - given.short
             return (long - short) / more, (long_ticks - short_ticks) / more
 
-        for case in given.cases:
+        for case, memory in itertools.product(given.cases, memories):
             if case in BUFFERED:
-                without, ticks = per_request(BUFFERED[case], (0, 0))
-                _, full = per_request("stream", (0, 0)) if case != "buffered" else (without, ticks)
+                without, ticks = per_request(memory, BUFFERED[case], (0, 0))
+                _, full = per_request(memory, "stream", (0, 0)) if case != "buffered" else (without, ticks)
                 slots = -(-(channel_config(memory.options).read_latency + BUFFER_TICKS) // full) + 1
-                per, ticks = per_request(BUFFERED[case], (int(slots), BUFFER_TICKS))
+                per, ticks = per_request(memory, BUFFERED[case], (int(slots), BUFFER_TICKS))
                 gate = BUFFER_COST * without
             else:
-                per, ticks = per_request(case)
+                per, ticks = per_request(memory, case)
                 gate = gates[case]
             missed += per > gate
-            print(f"{given.preset}: {case:<14} {per:>20.0f} {gate:>5.0f} {ticks:>14.3f}", flush=True)
+            row = f"{case:<14} {memory.options.refresh:<9} {per:>20.0f} {gate:>5.0f} {ticks:>14.3f}"
+            print(f"{given.preset}: {row}", flush=True)
     return 1 if missed else 0
 
 

@@ -82,6 +82,20 @@ void Statistics::add(const Statistics& more) {
   channel.most_postponed = std::max(channel.most_postponed, more.channel.most_postponed);
 }
 
+void Statistics::add(const Statistics& more, std::int64_t times, std::size_t banks_each, const BankTurn& turn) {
+  banks.resize(more.banks.size());
+  for (const auto sum : kChannelSums) channel.*sum += times * more.channel.*sum;
+  channel.most_postponed = std::max(channel.most_postponed, more.channel.most_postponed);
+  for (std::size_t first = 0; first < banks.size(); first += banks_each) {
+    for (std::size_t name = 0; name < banks_each; ++name) {
+      BankCounters& to = banks[first + turn.real[name]];
+      const BankCounters& from = more.banks[first + name];
+      for (const auto sum : kBankSums) to.*sum += times * from.*sum;
+    }
+  }
+  for (std::size_t pc = 0; pc < refreshes.size(); ++pc) refreshes[pc] += times * more.refreshes[pc];
+}
+
 void Statistics::subtract(const Statistics& less) { add_times(*this, less, -1); }
 
 Statistics Channel::statistics(std::int64_t tick) const {

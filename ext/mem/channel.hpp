@@ -102,13 +102,25 @@ struct Offers {
   [[nodiscard]] bool used_up() const { return more && all_taken(); }
 };
 
+// Other names for banks: a channel whose banks are renamed within their bank groups, and bank groups within their stack
+// ids, goes on as before.
+struct BankTurn {
+  std::array<std::uint8_t, kMaxBanks> real{};  // by name
+  std::array<std::uint8_t, kMaxBanks> name{};  // by bank
+  std::array<std::int32_t, kMaxBanks> row{};   // by bank: its rows are counted from so far behind those of the origin
+
+  bool operator==(const BankTurn&) const = default;
+};
+
 // All that has been counted, what is still open included; grows by the same amount in equal stretches of time.
 struct Statistics {
   ChannelCounters channel;
   std::vector<BankCounters> banks;  // pseudo-channel by pseudo-channel
   std::array<std::int64_t, kMaxPseudoChannels> refreshes{};
 
-  void add(const Statistics& more);       // but of most_postponed the larger one
+  void add(const Statistics& more);  // but of most_postponed the larger one
+  // So many times, of a channel whose banks, so many a pseudo-channel, have other names here.
+  void add(const Statistics& more, std::int64_t times, std::size_t banks_each, const BankTurn& turn);
   void subtract(const Statistics& less);  // most_postponed stays
 };
 
@@ -117,6 +129,7 @@ struct Origin {
   std::int64_t tick = 0;
   std::int32_t row = 0;
   std::uint64_t tag = 0;
+  const BankTurn* turn = nullptr;  // none: banks keep their names
 };
 
 // Shows what the owner of a channel knows of its requests: by their tags, and of the rows that they want.
@@ -192,6 +205,12 @@ class Channel {
                                        std::vector<std::int32_t>& /*out*/) const {
     return false;
   }
+  // Whether a form is as good under other names of the banks.
+  [[nodiscard]] virtual bool banks_are_alike() const { return false; }
+  // Appends what a form with refresh has more than one without, seen from a tick.
+  virtual void refresh_form(std::int64_t /*tick*/, std::vector<std::int32_t>& /*out*/) const {}
+  // Goes on as such a part of a form does, at a tick; all else stays as it is. To be followed by a jump.
+  virtual void jump_refresh(std::int64_t /*tick*/, std::span<const std::int32_t> /*form*/) {}
   // Leaves at tick `left` and goes on as `form` does, at another origin; in between `gained` was counted. What a form
   // without refresh leaves out stays as it is. Recent commands are not moved.
   virtual void jump(std::int64_t /*left*/, std::span<const std::int32_t> /*form*/, const Origin& /*to*/,
@@ -206,6 +225,8 @@ class Channel {
   virtual void remember(std::span<const IssuedCommand> /*issued*/, std::int64_t /*before*/) {}
   // Commands issued so far.
   [[nodiscard]] virtual std::int64_t issued() const { return 0; }
+  // Appends the last of them, at most kRecent.
+  virtual void last_commands(std::int64_t /*count*/, std::vector<IssuedCommand>& /*out*/) const {}
   // Of the counters the one that is a maximum starts anew; returns what it was.
   virtual std::int64_t restart_most_postponed(std::int64_t /*from*/) { return 0; }
   // When the next refresh falls due; not after the present tick while one is owed.

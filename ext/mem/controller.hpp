@@ -55,12 +55,18 @@ class Controller final : public Channel {
   void walk(sim::Canonical& c, const sim::Present& present, RequestNames& names) override;
 
   [[nodiscard]] bool canonical(const Origin& from, bool with_refresh, std::vector<std::int32_t>& out) const override;
+  [[nodiscard]] bool banks_are_alike() const override {
+    return config_.refresh != Refresh::per_bank && config_.page_policy != PagePolicy::timeout;
+  }
+  void refresh_form(std::int64_t tick, std::vector<std::int32_t>& out) const override;
+  void jump_refresh(std::int64_t tick, std::span<const std::int32_t> form) override;
   void jump(std::int64_t left, std::span<const std::int32_t> form, const Origin& to, const Statistics& gained) override;
   [[nodiscard]] Statistics statistics(std::int64_t tick) const override;
   void follow(const Channel& leader, const Statistics& gained, std::int64_t since, std::int64_t tick) override;
   [[nodiscard]] std::int64_t next_refresh() const override;
   void remember(std::span<const IssuedCommand> issued, std::int64_t before) override;
   [[nodiscard]] std::int64_t issued() const override { return recorded_; }
+  void last_commands(std::int64_t count, std::vector<IssuedCommand>& out) const override;
   std::int64_t restart_most_postponed(std::int64_t from) override {
     return std::exchange(counters_.most_postponed, from);
   }

@@ -26,10 +26,26 @@ class Words {
     const auto high = static_cast<std::uint32_t>(*at_++);
     return std::uint64_t{high} << 32 | low;
   }
+  [[nodiscard]] std::size_t read(std::span<const std::int32_t> words) const {
+    return static_cast<std::size_t>(at_ - words.data());
+  }
 
  private:
   const std::int32_t* at_;
 };
+
+constexpr BankTurn as_they_are() {
+  BankTurn t;
+  for (std::size_t b = 0; b < kMaxBanks; ++b) t.real[b] = t.name[b] = static_cast<std::uint8_t>(b);
+  return t;
+}
+constexpr BankTurn kAsTheyAre = as_they_are();
+
+std::uint64_t renamed(std::uint64_t banks, const std::array<std::uint8_t, kMaxBanks>& to) {
+  std::uint64_t out = 0;
+  for (; banks != 0; banks &= banks - 1) out |= bit(to[static_cast<std::size_t>(lowest(banks))]);
+  return out;
+}
 
 }  // namespace
 
@@ -57,6 +73,7 @@ Statistics Controller::statistics(std::int64_t tick) const {
 // An earliest tick at or before the origin is as good as the origin: whatever comes is issued later.
 bool Controller::canonical(const Origin& from, bool with_refresh, std::vector<std::int32_t>& out) const {
   const std::int32_t t = relative(from.tick);
+  const BankTurn& turn = from.turn != nullptr ? *from.turn : kAsTheyAre;
   const auto after = [t](std::int32_t at, std::int32_t reach = 0) {  // the two may lie further apart than 2^31
     return static_cast<std::int32_t>(std::max(std::int64_t{at} - t, -std::int64_t{reach}));
   };
@@ -66,9 +83,9 @@ bool Controller::canonical(const Origin& from, bool with_refresh, std::vector<st
     put64(out, n.tag - from.tag);
     out.push_back(n.key - next_key_);
     out.push_back(n.rank - next_key_);
-    out.push_back(n.row - from.row);
+    out.push_back(n.row - from.row - turn.row[n.bank]);
     out.push_back(n.column);
-    out.push_back(n.bank | n.pc << 8 | index(n.op) << 16 | static_cast<std::int32_t>(n.row_result) << 24);
+    out.push_back(turn.name[n.bank] | n.pc << 8 | index(n.op) << 16 | static_cast<std::int32_t>(n.row_result) << 24);
     out.push_back(n.message_class);
   };
   const auto put_list = [&](std::uint16_t head) {
@@ -95,15 +112,17 @@ bool Controller::canonical(const Origin& from, bool with_refresh, std::vector<st
     for (const PerBank<std::int32_t>& e : p.e.banks) {
       // of the open banks of a refresh set the one that could be closed first is closed first, however long ago
       const Mask ordered = config_.refresh_set > 1 && &e == &p.e.banks[index(BankClass::pre)] ? p.open : 0;
-      for (std::size_t b = 0; b < banks; ++b) {
+      for (std::size_t name = 0; name < banks; ++name) {
+        const std::size_t b = turn.real[name];
         out.push_back(after(e[b], (ordered & bit(static_cast<int>(b))) != 0 ? kRebaseAt : 0));
       }
     }
     out.push_back(p.return_slots);
-    put64(out, p.open);
-    for (Mask m = p.open; m != 0; m &= m - 1) {
-      const auto b = static_cast<std::size_t>(lowest(m));
-      out.push_back(p.open_row[b] - from.row);
+    const Mask open = renamed(p.open, turn.name);
+    put64(out, open);
+    for (Mask m = open; m != 0; m &= m - 1) {
+      const std::size_t b = turn.real[static_cast<std::size_t>(lowest(m))];
+      out.push_back(p.open_row[b] - from.row - turn.row[b]);
       if (config_.page_policy != PagePolicy::open) out.push_back(after(p.used_at[b], config_.page_timeout));
     }
     for (Mask m = p.active_rd | p.active_wr; m != 0; m &= m - 1) {
@@ -111,8 +130,9 @@ bool Controller::canonical(const Origin& from, bool with_refresh, std::vector<st
       active[actives++] = {p.active_promotion[b], p.active_node[b]};
     }
     for (const BankLists& l : p.lists) {
-      put64(out, l.has);
-      for (Mask m = l.has; m != 0; m &= m - 1) put_list(l.head[static_cast<std::size_t>(lowest(m))]);
+      const Mask has = renamed(l.has, turn.name);
+      put64(out, has);
+      for (Mask m = has; m != 0; m &= m - 1) put_list(l.head[turn.real[static_cast<std::size_t>(lowest(m))]]);
     }
     put_list(p.forward_head);
   }
@@ -132,23 +152,50 @@ bool Controller::canonical(const Origin& from, bool with_refresh, std::vector<st
   const std::int64_t last_done = config_.reads_return_in_order ? last_read_done_ - from.tick : 0;
   out.push_back(static_cast<std::int32_t>(std::max<std::int64_t>(last_done, 0)));
   out.push_back(with_refresh ? 1 : 0);
-  if (!with_refresh || config_.refresh == Refresh::none) return true;
+  if (with_refresh) refresh_form(from.tick, out);
+  return true;
+}
+
+void Controller::refresh_form(std::int64_t tick, std::vector<std::int32_t>& out) const {
+  if (config_.refresh == Refresh::none) return;
+  const auto after = [&](std::int32_t at) { return static_cast<std::int32_t>(absolute(at) - tick); };
   if (config_.refresh_blocks_channel) {
-    out.push_back(refresh_at_ - t);
+    out.push_back(after(refresh_at_));
     out.push_back(refresh_cursor_);
     out.push_back(static_cast<std::int32_t>(pending_.size()));
     for (const PendingRefresh& r : pending_) {
       out.push_back(r.pc);
       out.push_back(r.bank);
     }
-    return true;
+    return;
   }
   for (const PseudoChannel& p : pcs_) {
-    out.push_back(p.refresh_at - t);
+    out.push_back(after(p.refresh_at));
     out.push_back(p.refresh_owed);
     out.push_back(p.refresh_bank);
   }
-  return true;
+}
+
+void Controller::jump_refresh(std::int64_t tick, std::span<const std::int32_t> form) {
+  if (config_.refresh == Refresh::none) return;
+  if (tick - base_ > kRebaseAt) rebase(tick);
+  const std::int32_t t = relative(tick);
+  Words in(form);
+  if (config_.refresh_blocks_channel) {
+    refresh_at_ = in.next() + t;
+    refresh_cursor_ = in.next();
+    pending_.clear();
+    for (std::int32_t left_over = in.next(); left_over > 0; --left_over) {
+      const std::int32_t pc = in.next();
+      pending_.push_back({pc, in.next()});
+    }
+    return;
+  }
+  for (PseudoChannel& p : pcs_) {
+    p.refresh_at = in.next() + t;
+    p.refresh_owed = in.next();
+    p.refresh_bank = in.next();
+  }
 }
 
 void Controller::remember(std::span<const IssuedCommand> issued, std::int64_t before) {
@@ -171,6 +218,7 @@ void Controller::jump(std::int64_t left, std::span<const std::int32_t> form, con
                       const Statistics& gained) {
   // what is open or blocked is booked up to here, and from the end of the jump on
   rebase(to.tick);
+  const BankTurn& turn = to.turn != nullptr ? *to.turn : kAsTheyAre;
   Statistics now = statistics(left);
   now.add(gained);
   counters_ = now.channel;
@@ -198,7 +246,8 @@ void Controller::jump(std::int64_t left, std::span<const std::int32_t> form, con
     node.row = in.next() + to.row;
     node.column = in.next();
     const std::int32_t packed = in.next();
-    node.bank = static_cast<std::uint8_t>(packed & 255);
+    node.bank = turn.real[static_cast<std::size_t>(packed & 255)];
+    node.row += turn.row[node.bank];
     node.pc = static_cast<std::uint8_t>(packed >> 8 & 255);
     node.op = static_cast<Op>(packed >> 16 & 255);
     node.row_result = static_cast<RowResult>(packed >> 24);
@@ -211,17 +260,18 @@ void Controller::jump(std::int64_t left, std::span<const std::int32_t> form, con
     for (std::int32_t i = 0; i < rules_.act_window(); ++i) p.e.act_ring[static_cast<std::size_t>(i)] = in.next() + t;
     p.e.act_ring_at = 0;
     for (PerBank<std::int32_t>& e : p.e.banks) {
-      for (int b = 0; b < banks_; ++b) e[static_cast<std::size_t>(b)] = in.next() + t;
+      for (std::size_t name = 0; name < static_cast<std::size_t>(banks_); ++name) e[turn.real[name]] = in.next() + t;
     }
     p.return_slots = in.next();
-    p.open = in.next64();
+    const Mask open = in.next64();
+    p.open = renamed(open, turn.real);
     p.open_row.fill(-1);
     p.opened_at.fill(t);
     p.used_at.fill(t);
     p.any_open_since = t;
-    for (Mask m = p.open; m != 0; m &= m - 1) {
-      const auto b = static_cast<std::size_t>(lowest(m));
-      p.open_row[b] = in.next() + to.row;
+    for (Mask m = open; m != 0; m &= m - 1) {
+      const std::size_t b = turn.real[static_cast<std::size_t>(lowest(m))];
+      p.open_row[b] = in.next() + to.row + turn.row[b];
       if (config_.page_policy != PagePolicy::open) p.used_at[b] = in.next() + t;
     }
     p.active_rd = p.active_wr = 0;
@@ -267,30 +317,12 @@ void Controller::jump(std::int64_t left, std::span<const std::int32_t> form, con
   tick_rank_at_ = rank == kFar ? kLongAgo : t;
   tick_rank_ = rank == kFar ? 0 : rank + next_key_;
   last_read_done_ = in.next() + to.tick;
-  const bool with_refresh = in.next() != 0;
-  const bool of_channel = config_.refresh != Refresh::none && config_.refresh_blocks_channel;
-  const bool of_each = config_.refresh != Refresh::none && !config_.refresh_blocks_channel;
-  if (!of_channel) {
-    refresh_at_ = t;  // not used
-  } else if (with_refresh) {
-    refresh_at_ = in.next() + t;
-    refresh_cursor_ = in.next();
-    pending_.clear();
-    for (std::int32_t left_over = in.next(); left_over > 0; --left_over) {
-      const std::int32_t pc = in.next();
-      pending_.push_back({pc, in.next()});
-    }
-  }
+  if (in.next() != 0) jump_refresh(to.tick, form.subspan(in.read(form)));
+  if (config_.refresh == Refresh::none || !config_.refresh_blocks_channel) refresh_at_ = t;  // not used
   busy_ = 0;
   for (std::size_t pc = 0; pc < pcs_.size(); ++pc) {
     PseudoChannel& p = pcs_[pc];
-    if (!of_each) {
-      p.refresh_at = t;  // not used
-    } else if (with_refresh) {
-      p.refresh_at = in.next() + t;
-      p.refresh_owed = in.next();
-      p.refresh_bank = in.next();
-    }
+    if (config_.refresh == Refresh::none || config_.refresh_blocks_channel) p.refresh_at = t;  // not used
     if (!p.idle()) busy_ |= 1U << pc;
     p.blocked_since = kLongAgo;
     book_blocked(p, t);

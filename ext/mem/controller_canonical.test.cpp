@@ -46,12 +46,18 @@ Request nth(std::int64_t i, std::int32_t row) {
   return r;
 }
 
-// Offers the requests from `next` on and advances up to `until`, both moved by `by`.
+// Offers the requests from `next` on and advances up to `until`, both moved by `by`, their banks under its names.
 void play(Controller& c, std::int64_t& next, std::int64_t until, const Origin& by) {
   const auto offer = [&](std::int64_t t) {
     while (true) {
       Request r = nth(next, by.row);
       r.tag += by.tag;
+      if (by.turn != nullptr) {
+        const std::size_t bank = by.turn->real[static_cast<std::size_t>(r.bg * 2 + r.bank)];
+        r.bg = static_cast<std::uint8_t>(bank / 2);
+        r.bank = static_cast<std::uint8_t>(bank % 2);
+        r.row += by.turn->row[bank];
+      }
       if (!c.try_accept(r, t)) return;
       ++next;
     }
@@ -109,6 +115,67 @@ TEST_CASE("a controller goes on from a canonical form at another tick, row and t
       CHECK(second.verify_conservation().empty());
     }
   }
+}
+
+TEST_CASE("a controller goes on from a canonical form under other names of its banks") {
+  BankTurn turn;
+  turn.real = {3, 2, 0, 1};  // groups change places, and the banks of one group do
+  turn.name = {2, 3, 1, 0};
+  turn.row = {0, 5, 0, 2};
+  for (const Refresh refresh : {Refresh::none, Refresh::all_bank}) {
+    for (const PagePolicy policy : {PagePolicy::open, PagePolicy::closed}) {
+      for (const std::int64_t at : {40, 151, 333, 700}) {
+        ChannelConfig config = small_memory(refresh);
+        config.page_policy = policy;
+        Controller first(config);
+        REQUIRE(first.banks_are_alike());
+        std::int64_t next = 0;
+        play(first, next, at, {});
+        first.commands.clear();
+        std::vector<std::int32_t> form;
+        REQUIRE(first.canonical({at, 0, 0}, true, form));
+
+        Controller second(config);
+        const Origin by{1'000'000, 4096, 77, &turn};
+        const Statistics before = first.statistics(at);
+        Statistics turned;
+        turned.add(before, 1, 4, turn);
+        second.jump(0, form, {at + by.tick, by.row, by.tag, &turn}, turned);
+        std::vector<std::int32_t> again;
+        REQUIRE(second.canonical({at + by.tick, by.row, by.tag, &turn}, true, again));
+        CHECK(form == again);
+        again.clear();
+        REQUIRE(second.canonical({at + by.tick, by.row, by.tag}, true, again));
+        CHECK(form != again);
+
+        std::int64_t next_too = next;
+        play(first, next, at + 500, {});
+        play(second, next_too, at + 500, by);
+        CHECK(next == next_too);
+        REQUIRE(first.commands.size() == second.commands.size());
+        REQUIRE(first.commands.size() > 100);
+        for (std::size_t i = 0; i < first.commands.size(); ++i) {
+          const IssuedCommand& c = first.commands[i];
+          CHECK(c.tick + by.tick == second.commands[i].tick);
+          CHECK(c.command == second.commands[i].command);
+          CHECK((c.bank < 0 ? -1 : int{turn.real[static_cast<std::size_t>(c.bank)]}) == second.commands[i].bank);
+        }
+        const Statistics one = first.statistics(at + 500);
+        const Statistics two = second.statistics(at + 500 + by.tick);
+        for (std::size_t b = 0; b < one.banks.size(); ++b) {
+          CHECK(one.banks[b].busy_ticks == two.banks[turn.real[b]].busy_ticks);
+          CHECK(one.banks[b].bytes == two.banks[turn.real[b]].bytes);
+        }
+        CHECK(second.verify_conservation().empty());
+      }
+    }
+  }
+  ChannelConfig config = small_memory(Refresh::per_bank);
+  CHECK_FALSE(Controller(config).banks_are_alike());  // banks are refreshed in their order
+  config = small_memory(Refresh::none);
+  config.page_policy = PagePolicy::timeout;
+  config.page_timeout = 50;
+  CHECK_FALSE(Controller(config).banks_are_alike());  // of idle rows the first bank's is closed first
 }
 
 TEST_CASE("a canonical form without refresh leaves the refresh of its channel alone") {

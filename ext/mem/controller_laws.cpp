@@ -35,6 +35,12 @@ std::int64_t Controller::any_open_ticks(std::int64_t tick) const {
   return total;
 }
 
+void Controller::last_commands(std::int64_t count, std::vector<IssuedCommand>& out) const {
+  for (std::int64_t i = recorded_ - count; i < recorded_; ++i) {
+    out.push_back(recent_[static_cast<std::size_t>(i & (kRecent - 1))]);
+  }
+}
+
 std::vector<IssuedCommand> Controller::recent_commands() const {
   std::vector<IssuedCommand> out;
   const std::int64_t first = std::max<std::int64_t>(0, recorded_ - kRecent);

@@ -11,6 +11,7 @@ namespace {
 
 constexpr std::int64_t kEventsOfRepeating = 4096;  // what a bout of repeated macro-steps counts as
 constexpr std::size_t kBatch = 256;                // requests given to a channel at once
+constexpr std::int64_t kAhead = 32;                // of those, what another stream is given more than the first
 
 }  // namespace
 
@@ -167,7 +168,7 @@ void Replay::fetch(const Stream& s, Cursor& c) const {
       std::int64_t& accepted = results_.accept_tick[s.row];
       if (accepted < 0 || boundary < accepted) accepted = boundary;
       bytes_ += config_.access_bytes;
-      if (recording_.on) recording_.accepted(s, boundary);
+      if (recording_.on) recording_.accepted(place_of(s), s.next, s.arrive, boundary);
       fetch(s);
     }
     if (!s.have) continue;
@@ -186,7 +187,7 @@ bool Replay::serves() const {
   if (event_by_event_) return false;
   if (!skipping_) return true;
   const Stream& lead = streams_.front();
-  return period_ == 0 && (!lead.have || lead.ordinal < look_at_ || !lead.batch.all_taken());
+  return !lead.have || lead.ordinal < stop_at() || !lead.batch.all_taken();
 }
 
 void Replay::stands_still() const {
@@ -231,15 +232,23 @@ void Replay::fill(Stream& s) {
     b.arrive.resize(kBatch);
     b.accepted.resize(kBatch);
     b.row.resize(kBatch);
+    b.found.resize(kBatch);
   }
-  const bool bounded = skipping_ && &s == &streams_.front();
-  if (!map_ && s.have) {
-    fill_rows(s, bounded ? std::min<std::int64_t>(look_at_ - s.ordinal, kBatch) : kBatch);
+  auto most = static_cast<std::int64_t>(kBatch);
+  const Stream& lead = streams_.front();
+  if (skipping_ && &s == &lead) {
+    most = std::min(most, stop_at() - s.ordinal);
+  } else if (skipping_ && lead.have) {  // what is not taken when the first one stops is given back
+    most = std::min(most, static_cast<std::int64_t>(lead.batch.count - lead.batch.taken) + kAhead);
+  }
+  if (!map_ && s.have && most > 0) {
+    fill_rows(s, most);
     return;
   }
-  while (s.have && b.count < kBatch && !(bounded && s.ordinal >= look_at_)) {
+  while (s.have && static_cast<std::int64_t>(b.count) < most) {
     b.requests[b.count] = s.next;
     b.arrive[b.count] = s.arrive;
+    b.found[b.count] = s.found;
     b.row[b.count++] = s.row;
     fetch(s);
   }
@@ -249,10 +258,24 @@ void Replay::fill(Stream& s) {
 void Replay::put_back(Stream& s) {
   Batch& b = s.batch;
   if (b.all_taken()) return;
-  static_cast<Cursor&>(s) = b.from;
+  Cursor c = b.from;
+  c.ordinal += static_cast<std::int64_t>(b.taken);
+  c.have = true;
+  c.next = b.requests[b.taken];
+  c.arrive = b.arrive[b.taken];
+  c.row = b.row[b.taken];
+  if (map_) {
+    c.at = c.row;
+    c.in_row = true;
+    c.found = b.found[b.taken];
+    c.address = c.found + static_cast<std::uint64_t>(map_->access_bytes());
+    c.end = static_cast<std::uint64_t>(table_.address[c.at]) + static_cast<std::uint64_t>(table_.size_bytes[c.at]);
+  } else {
+    c.at += b.taken;
+  }
+  static_cast<Cursor&>(s) = c;
   while (!s.spans.empty() && s.spans.back().first > s.ordinal) s.spans.pop_back();
-  for (; b.taken > 0; --b.taken) fetch(s);
-  b.count = 0;
+  b.taken = b.count = 0;
 }
 
 // The channel takes requests and goes on for a while; returns what that counts as in events.
@@ -278,6 +301,7 @@ std::int64_t Replay::serve() {
       std::int64_t& accepted = results_.accept_tick[b.row[b.taken]];
       const std::int64_t tick = b.accepted[b.taken];
       if (accepted < 0 || tick < accepted) accepted = tick;  // a row's bursts may be those of several streams
+      if (recording_.on) recording_.accepted(place_of(*offering_[i]), b.requests[b.taken], b.arrive[b.taken], tick);
     }
     left_ = left_ || !b.all_taken() || offering_[i]->have;
   }
@@ -288,7 +312,11 @@ std::int64_t Replay::serve() {
   if (!serving_) {
     for (Stream& s : streams_) put_back(s);
     offer(boundary_);
-    if (skipping_) at_boundary(boundary_);
+    if (!skipping_) return taken + 1;
+    at_boundary(boundary_);
+    serving_ = left_ && serves();
+  } else if (recording_.on && !streams_.front().have && streams_.front().batch.all_taken()) {
+    abandon_recording();
   }
   return taken + 1;
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "mem/address_map.hpp"
@@ -99,6 +100,7 @@ class Replay {
     std::vector<std::int64_t> arrive;
     std::vector<std::int64_t> accepted;
     std::vector<std::uint32_t> row;
+    std::vector<std::uint64_t> found;  // of an address table
     std::size_t count = 0;
     std::size_t taken = 0;
     Cursor from;  // of the first one
@@ -114,6 +116,7 @@ class Replay {
     std::int64_t bursts_per_dram_row = 0;  // of a plain address range, through all banks; 0: no such count
     int pc = -1;                           // -1: every pseudo-channel
     bool blocked = false;
+    bool turns = false;  // of such a range: its requests turn as the layout has it
     Batch batch;
   };
   // A macro-step that is being recorded.
@@ -129,8 +132,15 @@ class Replay {
     MacroStep step;
     Statistics before;
 
-    void accepted(const Stream& s, std::int64_t at);
+    void accepted(std::size_t stream, const Request& request, std::int64_t arrive, std::int64_t at);
     void finished(const Completion& c);
+  };
+  // How the requests of a period go on: after `bursts` of the first stream they come again in other banks.
+  struct Layout {
+    std::int64_t bursts = 0;
+    std::vector<BankTurn> turns;  // the first one leaves all names as they are
+
+    bool operator==(const Layout&) const = default;
   };
 
   void start_channel();
@@ -140,6 +150,9 @@ class Replay {
   void fetch(Stream& s);
   void offer(std::int64_t boundary);
   [[nodiscard]] bool serves() const;
+  // Where the first stream is to stop, for a period is looked for or a macro-step ends; an ordinal.
+  [[nodiscard]] std::int64_t stop_at() const { return period_ == 0 ? look_at_ : boundary_at_; }
+  [[nodiscard]] std::size_t place_of(const Stream& s) const { return static_cast<std::size_t>(&s - streams_.data()); }
   std::int64_t serve();
   void fill(Stream& s);
   void fill_rows(Stream& s, std::int64_t most);
@@ -161,16 +174,31 @@ class Replay {
   // -- macro-steps
   void at_boundary(std::int64_t tick);
   void find_period(std::int64_t tick);
+  void find_layout();
+  bool turns(const std::vector<Request>& lead, std::int64_t bursts, std::int32_t rows, Layout& layout);
+  [[nodiscard]] std::vector<Request> bursts_from(const Stream& s, std::int64_t count) const;
+  [[nodiscard]] int bank_of(const Request& r) const {
+    return (r.stack_id * config_.bank_groups + r.bg) * config_.banks_per_group + r.bank;
+  }
+  void set_bank(Request& r, int bank) const;
+  void to_names(Request& r, const Origin& origin) const;
+  void to_banks(Request& r, const Origin& origin) const;
+  [[nodiscard]] bool is_named(const Request& named, const Request& r, const Origin& origin) const;
+  [[nodiscard]] std::size_t turn_at(std::int64_t ordinal) const;
   [[nodiscard]] std::int64_t period_from(const Stream& s, std::int64_t tick) const;
-  void start_recording(std::int64_t tick);
-  void finish_recording(std::int64_t tick);
+  void start_recording(const Origin& origin, std::size_t form);
+  void finish_recording(const Origin& end, std::size_t form);
   void abandon_recording();
-  [[nodiscard]] bool origin_of(std::int64_t tick, Origin& origin) const;
-  std::int64_t repeat(std::int64_t tick);  // the tick of the end, -1: nothing known comes again
-  [[nodiscard]] bool comes_again(const MacroStep& step, const Origin& origin, std::vector<Cursor>& ends) const;
-  [[nodiscard]] std::int64_t phase_of(const Stream& s, const Cursor& c) const;
+  [[nodiscard]] Origin origin_at(std::int64_t tick, const Cursor& lead) const;
+  [[nodiscard]] bool all_wait() const;
+  int repeat(Origin& origin, std::size_t& form);
+  [[nodiscard]] std::size_t known_step(const Origin& origin, std::size_t form);
+  [[nodiscard]] bool comes_again(const MacroStep& step, const Origin& origin);
+  [[nodiscard]] std::int64_t phase_of(const Stream& s, const Cursor& c, std::size_t turn) const;
+  [[nodiscard]] std::uint64_t distance_of(const Stream& s, std::int64_t bursts) const;
+  [[nodiscard]] Statistics gained_in_repeats();
   void remember_repeats();
-  void emit(std::size_t which, const Origin& origin, const std::vector<Cursor>& ends);
+  void emit(std::size_t which, const Origin& origin);
 
   ChannelConfig config_;
   int channels_;
@@ -186,7 +214,11 @@ class Replay {
   std::uint64_t row_stride_ = 0;  // address bits from here on are the row, and nothing else depends on them
   MacroSteps steps_;
   Recording recording_;
-  std::int64_t period_ = 0;       // bursts of the first stream in a macro-step; 0: none is known
+  std::int64_t period_ = 0;       // bursts of the first stream until it comes again; 0: none is known
+  std::int64_t period_from_ = 0;  // ordinal of the first stream at which one begins
+  std::int64_t step_ = 0;         // bursts of the first stream in a macro-step
+  std::vector<Layout> layouts_;
+  std::size_t layout_ = 0;        // of this period
   std::int64_t boundary_at_ = 0;  // ordinal of the first stream
   std::int64_t look_at_ = 0;      // ordinal at which a period is looked for
   std::int64_t resume_at_ = -1;   // the boundary at which macro-steps go on
@@ -194,6 +226,8 @@ class Replay {
   std::int64_t skipped_ = 0;
   bool periodic_ = false;
   std::vector<std::int32_t> form_;
+  std::vector<std::int32_t> refresh_;
+  std::vector<Cursor> ends_;  // of the macro-step that comes again
   std::vector<IssuedCommand> moved_;
   int now_channel_ = -1;
   std::int64_t boundary_ = 0;  // up to here all is done
@@ -223,13 +257,13 @@ class Replay {
   std::vector<Offers> offers_;
   std::vector<Stream*> offering_;
   std::int64_t arrival_ = kNeverTick;  // of the next burst that is not held back by a full queue
-  // Repeats whose commands the channel has not been told, the last ones, and how many commands went before them.
+  // Repeats whose commands the channel has not been told.
   struct Repeated {
     std::size_t step = 0;
     Origin origin;
   };
   std::vector<Repeated> repeated_;
-  std::int64_t repeated_before_ = 0;
+  std::vector<std::pair<std::size_t, const BankTurn*>> kinds_;
   bool left_ = false;     // bursts to be offered
   bool blocked_ = false;  // and some held back by a full queue
   bool closing_ = false;

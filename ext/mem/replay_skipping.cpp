@@ -1,5 +1,6 @@
 // Macro-steps of a replay: where they begin and end, whether one comes again, what it leaves behind.
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "mem/replay.hpp"
@@ -8,30 +9,59 @@ namespace cosim::mem {
 namespace {
 
 constexpr std::int64_t kLongestPeriod = 1 << 14;  // bursts
-constexpr std::int64_t kMisses = 1024;            // macro-steps recorded in vain before a stream is left alone ...
-constexpr std::int64_t kLeftAlone = 8;            // ... until it is this many times as far
-
-constexpr int kRepeatsAtOnce = 256;  // so that a run can be interrupted
+constexpr std::int64_t kShortestStep = 32;        // bursts of the first stream in a macro-step, where it has a choice
+constexpr std::int64_t kLongestStep = 128;
+constexpr std::int64_t kMisses = 1024;  // periods recorded in vain before a stream is left alone ...
+constexpr std::int64_t kLeftAlone = 8;  // ... until it is this many times as far
+constexpr int kRepeatsAtOnce = 1024;    // so that a run can be interrupted
 
 bool has_row(const IssuedCommand& i) {
   return i.command != Command::PREab && i.command != Command::REFab && i.command != Command::REFpb;
 }
 
+bool same_but_bank_and_row(const Request& x, const Request& y) {
+  return x.op == y.op && x.pc == y.pc && x.column == y.column;
+}
+
 // Equal up to the distance of their rows.
 bool alike(const Request& x, const Request& y, std::int32_t rows) {
-  return x.op == y.op && x.pc == y.pc && x.stack_id == y.stack_id && x.bg == y.bg && x.bank == y.bank &&
-         x.column == y.column && y.row - x.row == rows;
+  return same_but_bank_and_row(x, y) && x.stack_id == y.stack_id && x.bg == y.bg && x.bank == y.bank &&
+         y.row - x.row == rows;
 }
+
+BankTurn unturned() {
+  BankTurn t;
+  for (std::size_t b = 0; b < kMaxBanks; ++b) t.real[b] = t.name[b] = static_cast<std::uint8_t>(b);
+  return t;
+}
+
+// Where the banks of a stream's requests are some bursts later, and in what row.
+struct Turning {
+  std::array<int, kMaxBanks> to{};
+  std::array<std::int32_t, kMaxBanks> rows{};
+
+  Turning() { to.fill(-1); }
+  // False where the two do not turn as others did.
+  bool add(const Request& x, int from, const Request& y, int behind, std::int32_t period_rows) {
+    if (!same_but_bank_and_row(x, y)) return false;
+    const auto b = static_cast<std::size_t>(from);
+    const std::int32_t by = y.row + period_rows - x.row;
+    if (to[b] < 0) {
+      to[b] = behind;
+      rows[b] = by;
+    }
+    return to[b] == behind && rows[b] == by;
+  }
+};
 
 }  // namespace
 
-void Replay::Recording::accepted(const Stream& s, std::int64_t at) {
-  MacroStep::Taken& taken = step.taken[step.taken.size() > 1 ? s.next.tag & 1 : 0];
+void Replay::Recording::accepted(std::size_t stream, const Request& request, std::int64_t arrive, std::int64_t at) {
+  MacroStep::Taken& taken = step.taken[stream];
   ++taken.count;
-  waited = waited || s.arrive > tick;
+  waited = waited || arrive > tick;
   taken.accepted.push_back(static_cast<std::int32_t>(at - tick));
-  taken.offered.push_back(s.next);
-  taken.offered.back().row -= origin.row;
+  taken.offered.push_back(request);
 }
 
 void Replay::Recording::finished(const Completion& c) {
@@ -79,9 +109,127 @@ void Replay::find_period(std::int64_t tick) {
   const Stream& lead = streams_.front();
   period_ = period_from(lead, tick);
   misses_ = 0;
-  boundary_at_ = lead.ordinal;
+  boundary_at_ = period_from_ = lead.ordinal;
   look_at_ = std::max(2 * lead.ordinal, lead.ordinal + kLongestPeriod / 4);
   periodic_ = periodic_ || period_ != 0;
+  if (period_ != 0) find_layout();
+}
+
+std::vector<Request> Replay::bursts_from(const Stream& s, std::int64_t count) const {
+  std::vector<Request> all;
+  Cursor c = s;
+  for (; c.have && count > 0; --count) {
+    all.push_back(c.next);
+    fetch(s, c);
+  }
+  return all;
+}
+
+// Into how many macro-steps a period is cut, and whether its banks take turns: after fewer bursts the requests come
+// again but for the names of banks, and every bank has its turn.
+void Replay::find_layout() {
+  const std::vector<Request> lead = bursts_from(streams_.front(), period_ + 1);
+  const std::int32_t rows = lead.back().row - lead.front().row;
+  Layout layout;
+  layout.turns = {unturned()};
+  layout.bursts = period_;
+  for (Stream& s : streams_) s.turns = false;
+  const bool alike = controllers_[static_cast<std::size_t>(now_channel_)]->banks_are_alike();
+  for (std::int64_t bursts = kShortestStep; alike && 2 * bursts <= period_; ++bursts) {
+    if (period_ % bursts == 0 && turns(lead, bursts, rows, layout)) break;
+  }
+  step_ = layout.bursts;
+  for (std::int64_t bursts = kLongestStep; bursts >= kShortestStep; --bursts) {
+    if (layout.bursts % bursts != 0) continue;
+    step_ = bursts;
+    break;
+  }
+  const auto known = std::find(layouts_.begin(), layouts_.end(), layout);
+  layout_ = static_cast<std::size_t>(known - layouts_.begin());
+  if (known == layouts_.end()) layouts_.push_back(std::move(layout));
+}
+
+// Whether the banks take turns every so many bursts.
+bool Replay::turns(const std::vector<Request>& lead, std::int64_t bursts, std::int32_t rows, Layout& layout) {
+  Turning turn;
+  const auto count = static_cast<std::size_t>(period_);
+  const auto by = static_cast<std::size_t>(bursts);
+  const auto turned = [&](const std::vector<Request>& r) {
+    for (std::size_t i = 0; i < count; ++i) {
+      const bool wraps = i + by >= count;
+      const Request& behind = r[wraps ? i + by - count : i + by];
+      if (!turn.add(r[i], bank_of(r[i]), behind, bank_of(behind), wraps ? rows : 0)) return false;
+    }
+    return true;
+  };
+  if (!turned(lead)) return false;
+  const int banks = config_.banks();
+  const int group = config_.banks_per_group;
+  const int stack = group * config_.bank_groups;
+  std::array<bool, kMaxBanks> reached{};
+  for (int b = 0; b < banks; ++b) {
+    const int to = turn.to[static_cast<std::size_t>(b)];
+    if (to < 0 || std::exchange(reached[static_cast<std::size_t>(to)], true)) return false;
+    const int first_of_group = turn.to[static_cast<std::size_t>(b - b % group)];
+    const int first_of_stack = turn.to[static_cast<std::size_t>(b - b % stack)];
+    if (to / group != first_of_group / group || to / stack != first_of_stack / stack) return false;
+  }
+  std::vector<BankTurn> all = {unturned()};
+  for (std::int64_t i = 0; i < period_ / bursts; ++i) {
+    const BankTurn& now = all.back();
+    BankTurn next = unturned();
+    for (std::size_t name = 0; name < static_cast<std::size_t>(banks); ++name) {
+      const std::size_t from = now.real[name];
+      const auto to = static_cast<std::size_t>(turn.to[from]);
+      next.real[name] = static_cast<std::uint8_t>(to);
+      next.name[to] = static_cast<std::uint8_t>(name);
+      next.row[to] = now.row[from] + turn.rows[from];
+    }
+    all.push_back(next);
+  }
+  for (std::size_t b = 0; b < static_cast<std::size_t>(banks); ++b) {  // and begin anew with the period
+    if (all.back().real[b] != b || all.back().row[b] != rows) return false;
+  }
+  all.pop_back();
+  for (Stream& s : streams_) {
+    if (s.bursts_per_dram_row == 0 || !s.have) continue;  // compared request by request
+    if (s.bursts_per_dram_row != period_) return false;
+    const std::vector<Request> requests = &s == &streams_.front() ? lead : bursts_from(s, period_);
+    if (requests.size() < count || !turned(requests)) return false;
+    s.turns = true;
+  }
+  layout.bursts = bursts;
+  layout.turns = std::move(all);
+  return true;
+}
+
+std::size_t Replay::turn_at(std::int64_t ordinal) const {
+  const Layout& layout = layouts_[layout_];
+  return static_cast<std::size_t>((ordinal - period_from_) / layout.bursts) % layout.turns.size();
+}
+
+void Replay::set_bank(Request& r, int bank) const {
+  r.bank = static_cast<std::uint8_t>(bank % config_.banks_per_group);
+  r.bg = static_cast<std::uint8_t>(bank / config_.banks_per_group % config_.bank_groups);
+  r.stack_id = static_cast<std::uint8_t>(bank / config_.banks_per_group / config_.bank_groups);
+}
+
+void Replay::to_names(Request& r, const Origin& origin) const {
+  const auto bank = static_cast<std::size_t>(bank_of(r));
+  set_bank(r, origin.turn->name[bank]);
+  r.row -= origin.row + origin.turn->row[bank];
+}
+
+void Replay::to_banks(Request& r, const Origin& origin) const {
+  const std::size_t bank = origin.turn->real[static_cast<std::size_t>(bank_of(r))];
+  set_bank(r, static_cast<int>(bank));
+  r.row += origin.row + origin.turn->row[bank];
+}
+
+bool Replay::is_named(const Request& named, const Request& r, const Origin& origin) const {
+  if (!same_but_bank_and_row(named, r)) return false;
+  const std::size_t bank = origin.turn->real[static_cast<std::size_t>(bank_of(named))];
+  return bank == static_cast<std::size_t>(bank_of(r)) && r.row == named.row + origin.row + origin.turn->row[bank];
 }
 
 // Between two ticks, after requests were offered.
@@ -97,63 +245,82 @@ void Replay::at_boundary(std::int64_t tick) {
     if (period_ == 0) return;
   }
   if (lead.ordinal < boundary_at_) return;
-  if (recording_.on) finish_recording(tick);
-  int repeats = 0;
-  for (std::int64_t end = repeat(tick); end >= 0; end = repeat(tick)) {
-    tick = boundary_ = end;
-    misses_ = 0;
-    arrival_ = kNeverTick;
-    if (++repeats == kRepeatsAtOnce) {
-      remember_repeats();
-      boundary_at_ = lead.ordinal;
-      resume_at_ = tick;
+  const Channel& controller = *controllers_[static_cast<std::size_t>(now_channel_)];
+  Origin origin = origin_at(tick, lead);
+  const bool known = all_wait();
+  std::size_t form = MacroSteps::kUnknown;
+  if (known) {
+    form_.clear();
+    if (!controller.canonical(origin, false, form_)) {
+      skipping_ = false;  // this channel has no such form
       return;
     }
+    form = steps_.find(form_);
   }
-  remember_repeats();
-  boundary_at_ = lead.ordinal + period_;
-  if (++misses_ > kMisses || !lead.blocked) {
+  if (recording_.on) {
+    if (known && form == MacroSteps::kUnknown) form = steps_.add_form(form_);
+    finish_recording(origin, form);
+  }
+  const int repeats = form == MacroSteps::kUnknown ? 0 : repeat(origin, form);
+  boundary_ = origin.tick;
+  if (repeats > 0) {
+    misses_ = 0;
+    arrival_ = kNeverTick;
+  }
+  if (repeats == kRepeatsAtOnce) {
+    boundary_at_ = lead.ordinal;
+    resume_at_ = origin.tick;
+    return;
+  }
+  boundary_at_ = lead.ordinal + step_ - (lead.ordinal - period_from_) % step_;
+  if (++misses_ > kMisses * (period_ / step_) || !lead.blocked) {
     period_ = 0;
     look_at_ = kLeftAlone * lead.ordinal;
     return;
   }
-  if (!steps_.full()) start_recording(tick);
+  if (known && !steps_.full()) {
+    if (form == MacroSteps::kUnknown) form = steps_.add_form(form_);
+    start_recording(origin, form);
+  }
 }
 
-// False where the state of the streams has no place in a macro-step: a request is still to come in.
-bool Replay::origin_of(std::int64_t tick, Origin& origin) const {
-  const Stream& lead = streams_.front();
-  origin = {tick, lead.next.row, static_cast<std::uint64_t>(lead.ordinal) << 1};
+// Of the first stream's place in its period.
+Origin Replay::origin_at(std::int64_t tick, const Cursor& lead) const {
+  const BankTurn& turn = layouts_[layout_].turns[turn_at(lead.ordinal)];
+  const std::int32_t row = lead.next.row - turn.row[static_cast<std::size_t>(bank_of(lead.next))];
+  return {tick, row, static_cast<std::uint64_t>(lead.ordinal) << 1, &turn};
+}
+
+// Else the state of the streams has no place in a macro-step: a request is still to come in.
+bool Replay::all_wait() const {
   return std::all_of(streams_.begin(), streams_.end(), [](const Stream& s) { return !s.have || s.blocked; });
 }
 
-void Replay::start_recording(std::int64_t tick) {
-  const Channel& controller = *controllers_[static_cast<std::size_t>(now_channel_)];
+void Replay::start_recording(const Origin& origin, std::size_t form) {
+  Channel& controller = *controllers_[static_cast<std::size_t>(now_channel_)];
+  const std::int64_t ordinal = streams_.front().ordinal;
   Recording& r = recording_;
-  r.on = false;
-  r.step = {};
-  if (!origin_of(tick, r.origin)) return;
-  r.next_refresh = controller.next_refresh();
-  if (!controller.canonical(r.origin, false, r.step.start)) {
-    skipping_ = false;  // this channel has no such form
-    return;
-  }
   r.on = true;
   r.waited = false;
-  r.tick = tick;
+  r.step = {};
+  r.origin = origin;
+  r.tick = origin.tick;
+  r.next_refresh = controller.next_refresh();
+  r.step.start = form;
+  r.step.layout = layout_;
+  r.step.turn = turn_at(ordinal);
+  r.step.in_turn = (ordinal - period_from_) % layouts_[layout_].bursts;
+  controller.refresh_form(origin.tick, r.step.start_refresh);
   r.issued = controller.issued();
-  r.before = controller.statistics(tick);
-  r.most_postponed = controllers_[static_cast<std::size_t>(now_channel_)]->restart_most_postponed(0);
+  r.before = controller.statistics(origin.tick);
+  r.most_postponed = controller.restart_most_postponed(0);
   r.step.taken.resize(streams_.size());
-  r.from.assign(streams_.begin(), streams_.end());
-  if (r.next_refresh <= tick) {  // needed whole
-    r.step.with_refresh = true;
-    r.step.start.clear();
-    (void)controller.canonical(r.origin, true, r.step.start);
-  } else {
-    r.step.end.clear();
-    (void)controller.canonical(r.origin, true, r.step.end);  // kept in case a refresh falls due
+  for (MacroStep::Taken& taken : r.step.taken) {
+    taken.offered.reserve(static_cast<std::size_t>(2 * step_));
+    taken.accepted.reserve(static_cast<std::size_t>(2 * step_));
   }
+  r.step.finished.reserve(2 * streams_.size() * static_cast<std::size_t>(step_));
+  r.from.assign(streams_.begin(), streams_.end());
 }
 
 void Replay::abandon_recording() {
@@ -164,39 +331,47 @@ void Replay::abandon_recording() {
   (void)controller.restart_most_postponed(std::max(most, recording_.most_postponed));
 }
 
-void Replay::finish_recording(std::int64_t tick) {
+// `form` as the channel has it now.
+void Replay::finish_recording(const Origin& end, std::size_t form) {
   Channel& controller = *controllers_[static_cast<std::size_t>(now_channel_)];
   Recording& r = recording_;
   r.on = false;
   MacroStep& step = r.step;
-  Statistics gained = controller.statistics(tick);
+  Statistics gained = controller.statistics(end.tick);
   const std::int64_t most = gained.channel.most_postponed;
   (void)controller.restart_most_postponed(std::max(most, r.most_postponed));
-  Origin end;
-  if (r.waited || !origin_of(tick, end)) return;
-  if (!step.with_refresh && r.next_refresh <= tick) {
-    step.with_refresh = true;
-    step.start = step.end;
+  if (r.waited || form == MacroSteps::kUnknown) return;
+  step.end = form;
+  step.ticks = end.tick - r.tick;
+  if (r.next_refresh <= end.tick) {
+    controller.refresh_form(end.tick, step.end_refresh);
+  } else {
+    step.start_refresh.clear();
   }
-  step.ticks = tick - r.tick;
-  step.end.clear();
-  (void)controller.canonical({tick, r.origin.row, r.origin.tag}, step.with_refresh, step.end);
   gained.subtract(r.before);
   gained.channel.most_postponed = most;
-  step.gained = std::move(gained);
+  const auto banks = static_cast<std::size_t>(config_.banks());
+  const BankTurn& turn = *r.origin.turn;
+  step.gained = gained;
+  for (std::size_t i = 0; i < gained.banks.size(); ++i) {
+    step.gained.banks[i] = gained.banks[i - i % banks + turn.real[i % banks]];
+  }
   const std::int64_t issued = controller.issued() - r.issued;
-  const auto recent = controller.recent_commands();
   if (config_.log_commands) {
     const auto first = commands_.end() - static_cast<std::ptrdiff_t>(issued);
     for (auto i = first; i != commands_.end(); ++i) step.commands.push_back(i->command);
   } else {  // what is not recent any more only counts
-    const auto kept = std::min(issued, static_cast<std::int64_t>(recent.size()));
+    const auto kept = std::min(issued, std::int64_t{Channel::kRecent});
+    step.commands.reserve(static_cast<std::size_t>(issued));
     step.commands.resize(static_cast<std::size_t>(issued - kept));
-    step.commands.insert(step.commands.end(), recent.end() - static_cast<std::ptrdiff_t>(kept), recent.end());
+    controller.last_commands(kept, step.commands);
   }
   for (IssuedCommand& i : step.commands) {
     i.tick -= r.tick;
-    if (has_row(i)) i.row -= r.origin.row;
+    if (i.bank < 0) continue;
+    const auto bank = static_cast<std::size_t>(i.bank);
+    i.bank = turn.name[bank];
+    if (has_row(i)) i.row -= r.origin.row + turn.row[bank];
   }
   for (std::size_t k = 0; k < streams_.size(); ++k) {
     const Stream& s = streams_[k];
@@ -205,79 +380,114 @@ void Replay::finish_recording(std::int64_t tick) {
     if (!from.have) continue;
     if (!s.have) return;
     taken.offered.push_back(s.next);
-    taken.offered.back().row -= r.origin.row;
     if (s.bursts_per_dram_row != 0 && s.row == from.row && taken.count > 0) {
-      taken.phase = phase_of(s, from);
-      taken.span = s.found - from.found;
+      taken.phase = phase_of(s, from, step.turn);
+      taken.distance = distance_of(s, taken.count);
       taken.offered = {taken.offered.front(), taken.offered.back()};
       taken.accepted.resize(1);
     }
+    for (Request& request : taken.offered) to_names(request, r.origin);
   }
   steps_.add(std::move(step));
 }
 
-// Where in one row of all banks a burst lies; streams differ in the bits that select them.
-std::int64_t Replay::phase_of(const Stream& s, const Cursor& c) const {
-  return static_cast<std::int64_t>(c.found & ~s.select_mask & (row_stride_ - 1));
+// Addresses of one queue pair without the bits that select it: those bits are passed over when one is added to another.
+std::uint64_t Replay::distance_of(const Stream& s, std::int64_t bursts) const {
+  std::uint64_t left = static_cast<std::uint64_t>(bursts) * static_cast<std::uint64_t>(map_->access_bytes());
+  std::uint64_t distance = 0;
+  for (int at = 0; left != 0 && at < 64; ++at) {
+    const std::uint64_t one = std::uint64_t{1} << at;
+    if ((s.select_mask & one) != 0) continue;
+    if ((left & 1) != 0) distance |= one;
+    left >>= 1;
+  }
+  return distance;
 }
 
-bool Replay::comes_again(const MacroStep& step, const Origin& origin, std::vector<Cursor>& ends) const {
-  ends.clear();
+// Where in one row of all banks a burst lies as banks are named at a turn; streams differ in the bits that select them.
+std::int64_t Replay::phase_of(const Stream& s, const Cursor& c, std::size_t turn) const {
+  std::uint64_t at = c.found & ~s.select_mask;
+  if (turn != 0) at -= distance_of(s, static_cast<std::int64_t>(turn) * layouts_[layout_].bursts);
+  return static_cast<std::int64_t>(at & ~s.select_mask & (row_stride_ - 1));
+}
+
+bool Replay::comes_again(const MacroStep& step, const Origin& origin) {
+  const std::int64_t ordinal = streams_.front().ordinal;
+  if (step.layout != layout_ || step.in_turn != (ordinal - period_from_) % layouts_[layout_].bursts) return false;
+  const std::size_t turn = turn_at(ordinal);
+  ends_.clear();
   for (std::size_t k = 0; k < streams_.size(); ++k) {
     const Stream& s = streams_[k];
     const MacroStep::Taken& taken = step.taken[k];
-    Cursor& c = ends.emplace_back(s);
+    Cursor& c = ends_.emplace_back(s);
     if (taken.offered.empty()) {
       if (s.have) return false;
       continue;
     }
     if (!s.have || s.arrive > origin.tick) return false;
     if (taken.phase >= 0) {
-      if (s.bursts_per_dram_row == 0 || s.found + taken.span >= s.end || phase_of(s, s) != taken.phase ||
-          !alike(taken.offered.front(), s.next, origin.row)) {
+      if (s.bursts_per_dram_row == 0 || (turn != step.turn && !s.turns)) return false;
+      c.found = (((s.found | s.select_mask) + taken.distance) & ~s.select_mask) | s.select_value;
+      if (c.found >= s.end || phase_of(s, s, turn) != taken.phase || !is_named(taken.offered.front(), s.next, origin)) {
         return false;
       }
-      c.found += taken.span;
       c.address = c.found + static_cast<std::uint64_t>(map_->access_bytes());
       c.ordinal += taken.count;
       c.next = taken.offered.back();
-      c.next.row += origin.row;
+      to_banks(c.next, origin);
       c.next.tag = s.next.tag + (static_cast<std::uint64_t>(taken.count) << 1);
       continue;
     }
     for (std::size_t i = 0; i < taken.offered.size(); ++i) {
-      if (!c.have || c.arrive > origin.tick || !alike(taken.offered[i], c.next, origin.row)) return false;
+      if (!c.have || c.arrive > origin.tick || !is_named(taken.offered[i], c.next, origin)) return false;
       if (i + 1 < taken.offered.size()) fetch(s, c);
     }
   }
   return true;
 }
 
-std::int64_t Replay::repeat(std::int64_t tick) {
-  Channel& controller = *controllers_[static_cast<std::size_t>(now_channel_)];
-  Origin origin;
-  if (!origin_of(tick, origin)) return -1;
+// The macro-step that comes again, kUnknown where none does; `ends_` are those of its streams.
+std::size_t Replay::known_step(const Origin& origin, std::size_t form) {
+  const Channel& controller = *controllers_[static_cast<std::size_t>(now_channel_)];
   const std::int64_t refresh = controller.next_refresh();
-  std::vector<Cursor> ends;
-  for (const bool with_refresh : {false, true}) {
-    if (with_refresh ? refresh == kNeverTick : refresh <= tick) continue;
-    form_.clear();
-    if (!controller.canonical(origin, with_refresh, form_)) return -1;
-    for (const std::size_t i : steps_.starting_with(form_)) {
-      const MacroStep& step = steps_[i];
-      if (step.with_refresh != with_refresh || step.start != form_) continue;
-      if (!with_refresh && refresh != kNeverTick && refresh <= tick + step.ticks) continue;
-      if (!comes_again(step, origin, ends)) continue;
-      controller.jump(tick, step.end, {tick + step.ticks, origin.row, origin.tag}, step.gained);
-      emit(i, origin, ends);
-      return tick + step.ticks;
-    }
+  for (const std::size_t i : steps_.starting_with(form, {})) {
+    const MacroStep& step = steps_[i];
+    if (step.start != form || !step.start_refresh.empty()) continue;
+    if (refresh != kNeverTick && refresh <= origin.tick + step.ticks) continue;
+    if (comes_again(step, origin)) return i;
   }
-  return -1;
+  if (refresh == kNeverTick) return MacroSteps::kUnknown;
+  refresh_.clear();
+  controller.refresh_form(origin.tick, refresh_);
+  for (const std::size_t i : steps_.starting_with(form, refresh_)) {
+    const MacroStep& step = steps_[i];
+    if (step.start == form && step.start_refresh == refresh_ && comes_again(step, origin)) return i;
+  }
+  return MacroSteps::kUnknown;
+}
+
+// Takes over one macro-step after the other, as long as they are known. Where the channel then is; how many there were.
+int Replay::repeat(Origin& origin, std::size_t& form) {
+  Channel& controller = *controllers_[static_cast<std::size_t>(now_channel_)];
+  const std::int64_t left = origin.tick;
+  int repeats = 0;
+  for (; repeats < kRepeatsAtOnce; ++repeats) {
+    const std::size_t which = known_step(origin, form);
+    if (which == MacroSteps::kUnknown) break;
+    const MacroStep& step = steps_[which];
+    emit(which, origin);
+    origin = origin_at(origin.tick + step.ticks, streams_.front());
+    form = step.end;
+    if (!step.end_refresh.empty()) controller.jump_refresh(origin.tick, step.end_refresh);
+  }
+  if (repeats == 0) return 0;
+  controller.jump(left, steps_.form(form), origin, gained_in_repeats());
+  remember_repeats();
+  return repeats;
 }
 
 // The results of a macro-step that was not simulated.
-void Replay::emit(std::size_t which, const Origin& origin, const std::vector<Cursor>& ends) {
+void Replay::emit(std::size_t which, const Origin& origin) {
   const MacroStep& step = steps_[which];
   bool one_row = true;  // of the table, for each stream
   for (std::size_t k = 0; k < streams_.size(); ++k) {
@@ -285,7 +495,7 @@ void Replay::emit(std::size_t which, const Origin& origin, const std::vector<Cur
     const MacroStep::Taken& taken = step.taken[k];
     if (taken.offered.empty()) continue;
     Cursor c = s;
-    if (map_ && c.row == ends[k].row) {
+    if (map_ && c.row == ends_[k].row) {
       std::int64_t& accepted = results_.accept_tick[c.row];
       if (!taken.accepted.empty() && accepted < 0) accepted = origin.tick + taken.accepted.front();
     } else {
@@ -297,7 +507,7 @@ void Replay::emit(std::size_t which, const Origin& origin, const std::vector<Cur
       }
     }
     bytes_ += taken.count * config_.access_bytes;
-    static_cast<Cursor&>(s) = ends[k];
+    static_cast<Cursor&>(s) = ends_[k];
     s.blocked = true;
     const auto first = static_cast<std::int64_t>(origin.tag) + taken.first_tag;
     one_row = one_row && map_ && (taken.finished == 0 || first >> 1 >= s.spans.back().first);
@@ -327,29 +537,49 @@ void Replay::emit(std::size_t which, const Origin& origin, const std::vector<Cur
     }
   }
   skipped_ += static_cast<std::int64_t>(step.finished.size());
-  if (step.commands.size() >= Channel::kRecent) {  // hides all before
-    for (const Repeated& r : repeated_) {
-      repeated_before_ += static_cast<std::int64_t>(steps_[r.step].commands.size());
-    }
-    repeated_.clear();
-  }
   repeated_.push_back({which, origin});
-  if (config_.log_commands) remember_repeats();
 }
 
-// Tells the channel what it issued in the macro-steps that were jumped over.
+// Each kind of them once: a macro-step under one naming of the banks.
+Statistics Replay::gained_in_repeats() {
+  const auto banks = static_cast<std::size_t>(config_.banks());
+  kinds_.clear();
+  for (const Repeated& r : repeated_) kinds_.emplace_back(r.step, r.origin.turn);
+  std::sort(kinds_.begin(), kinds_.end());
+  Statistics gained;
+  for (auto kind = kinds_.begin(); kind != kinds_.end();) {
+    const auto behind = std::find_if(kind, kinds_.end(), [&](const auto& x) { return x != *kind; });
+    gained.add(steps_[kind->first].gained, behind - kind, banks, *kind->second);
+    kind = behind;
+  }
+  return gained;
+}
+
+// Tells the channel what it issued in the macro-steps that were jumped over; what is not recent any more only counts.
 void Replay::remember_repeats() {
   Channel& controller = *controllers_[static_cast<std::size_t>(now_channel_)];
-  for (const Repeated& r : repeated_) {
-    const MacroStep& step = steps_[r.step];
+  std::size_t first = config_.log_commands ? 0 : repeated_.size();
+  for (std::size_t recent = 0; first > 0 && recent < Channel::kRecent;) {
+    recent += steps_[repeated_[--first].step].commands.size();
+  }
+  std::int64_t before = 0;
+  for (std::size_t i = 0; i < first; ++i) {
+    before += static_cast<std::int64_t>(steps_[repeated_[i].step].commands.size());
+  }
+  for (std::size_t i = first; i < repeated_.size(); ++i) {
+    const Origin& origin = repeated_[i].origin;
+    const MacroStep& step = steps_[repeated_[i].step];
     moved_.assign(step.commands.begin(), step.commands.end());
-    for (IssuedCommand& i : moved_) {
-      i.tick += r.origin.tick;
-      if (has_row(i)) i.row += r.origin.row;
+    for (IssuedCommand& c : moved_) {
+      c.tick += origin.tick;
+      if (c.bank < 0) continue;
+      const std::size_t bank = origin.turn->real[static_cast<std::size_t>(c.bank)];
+      c.bank = static_cast<std::int16_t>(bank);
+      if (has_row(c)) c.row += origin.row + origin.turn->row[bank];
     }
-    controller.remember(moved_, std::exchange(repeated_before_, 0));
+    controller.remember(moved_, std::exchange(before, 0));
     if (!config_.log_commands) continue;
-    for (const IssuedCommand& i : moved_) commands_.push_back({now_channel_, i});
+    for (const IssuedCommand& c : moved_) commands_.push_back({now_channel_, c});
   }
   repeated_.clear();
 }
