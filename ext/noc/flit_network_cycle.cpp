@@ -1015,10 +1015,18 @@ struct FlitNetwork::Cycle {
     run<true, 4, 8, false, false, Fetch::yes>(n, n.small_.data(), now);                                                \
   }                                                                                                                    \
   attribute static void ways##suffix(FlitNetwork& n, std::uint32_t now) {                                              \
-    run<true, 0, 0, false, false, Fetch::either, true>(n, n.small_.data(), now);                                       \
+    run<true, 0, 0, false, false, Fetch::no, true>(n, n.small_.data(), now);                                           \
+  }                                                                                                                    \
+  attribute static void ways_far##suffix(FlitNetwork& n, std::uint32_t now) {                                          \
+    run<true, 0, 0, false, false, Fetch::yes, true>(n, n.small_.data(), now);                                          \
   }                                                                                                                    \
   attribute static void small_plain##suffix(FlitNetwork& n, std::uint32_t now) { run<true>(n, n.small_.data(), now); } \
-  attribute static void small_any##suffix(FlitNetwork& n, std::uint32_t now) { run<false>(n, n.small_.data(), now); }  \
+  attribute static void small_any##suffix(FlitNetwork& n, std::uint32_t now) {                                         \
+    run<false, 0, 0, false, false, Fetch::no>(n, n.small_.data(), now);                                                \
+  }                                                                                                                    \
+  attribute static void small_any_far##suffix(FlitNetwork& n, std::uint32_t now) {                                     \
+    run<false>(n, n.small_.data(), now);                                                                               \
+  }                                                                                                                    \
   attribute static void large_plain##suffix(FlitNetwork& n, std::uint32_t now) { run<true>(n, n.large_.data(), now); } \
   attribute static void large_any##suffix(FlitNetwork& n, std::uint32_t now) { run<false>(n, n.large_.data(), now); }  \
   attribute static void wide_any##suffix(FlitNetwork& n, std::uint32_t now) { run<false>(n, n.wide_.data(), now); }    \
@@ -1042,10 +1050,11 @@ struct FlitNetwork::Cycle {
     if (shape.allocators && shape.small) return small_allocators##suffix;                                              \
     if (shape.allocators) return shape.wide ? wide_allocators##suffix : large_allocators##suffix;                      \
     if (shape.common) return shape.far ? common_far##suffix : common##suffix;                                          \
-    if (shape.ways) return ways##suffix;                                                                               \
+    if (shape.ways) return shape.far ? ways_far##suffix : ways##suffix;                                                \
     if (shape.wide) return wide_any##suffix;                                                                           \
     if (shape.plain) return shape.small ? small_plain##suffix : large_plain##suffix;                                   \
-    return shape.small ? small_any##suffix : large_any##suffix;                                                        \
+    if (shape.small) return shape.far ? small_any_far##suffix : small_any##suffix;                                     \
+    return large_any##suffix;                                                                                          \
   }
 
   COSIM_SHAPES(, )
