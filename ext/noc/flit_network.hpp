@@ -226,13 +226,12 @@ class FlitNetwork {
     }
   };
   struct OutputVc {
-    std::int64_t flits = 0;        // that won the switch towards it
-    std::int64_t lost_switch = 0;  // cycles in which a flit for it lost the switch
-    std::uint32_t write = 0;       // next slot downstream (at a terminal: of its ejection ring)
-    std::uint32_t down = 0;        // input VC downstream
-    std::uint32_t bit = 0;         // 1 << vc
-    std::uint8_t owner = kNone;    // input VC bit, or the last owner's; iSLIP grants from the next one on
-    std::uint8_t port = 0;         // its own port and VC
+    std::int64_t flits = 0;      // that won the switch towards it
+    std::uint32_t write = 0;     // next slot downstream (at a terminal: of its ejection ring)
+    std::uint32_t down = 0;      // input VC downstream
+    std::uint32_t bit = 0;       // 1 << vc
+    std::uint8_t owner = kNone;  // input VC bit, or the last owner's; iSLIP grants from the next one on
+    std::uint8_t port = 0;       // its own port and VC
     std::uint8_t vc = 0;
     std::uint8_t unused = 0;
   };
@@ -277,6 +276,7 @@ class FlitNetwork {
   using WideRecord = Record<kMostVcs, kMostVcs, VcSet>;
   struct Stalls {  // of an output VC, as OutputCounters
     std::int64_t no_credit = 0;
+    std::int64_t lost_switch = 0;
     std::int64_t busy_vc = 0;
     std::int64_t lost_vc = 0;
   };

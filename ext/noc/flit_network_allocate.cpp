@@ -226,13 +226,13 @@ FlitNetwork::Moves FlitNetwork::allocate_flits(std::uint32_t r, VcSet flits, std
   }
   moves.again = flits & ~moves.winners;
   for (VcSet rest = moves.again; rest != 0; rest &= rest - 1) {
-    ++output(base + input(base + lowest(rest)).output_vc).lost_switch;
+    ++stalls(base + input(base + lowest(rest)).output_vc).lost_switch;
   }
   for (VcSet rest = speculation.granted & ~moves.winners; rest != 0; rest &= rest - 1) {
     const std::uint32_t id = base + lowest(rest);
     const std::uint32_t out = base + input(id).output_vc;
     if (has_credit(r, bit_of(out), now)) {
-      ++output(out).lost_switch;
+      ++stalls(out).lost_switch;
     } else {
       ++stalls(out).no_credit;
     }

@@ -132,7 +132,6 @@ struct FlitNetwork::Walk {
           constants(port, in, out);
           c.same(out.owner);
           c.grows(out.flits);
-          c.grows(out.lost_switch);
           if (port.terminal != kNoLink) {
             c.same(out.write & ~n.ring_mask_);
             ring(out.write);
@@ -141,6 +140,7 @@ struct FlitNetwork::Walk {
           }
           Stalls& stalls = n.stalls(id);
           c.grows(stalls.no_credit);
+          c.grows(stalls.lost_switch);
           c.grows(stalls.busy_vc);
           c.grows(stalls.lost_vc);
         }

@@ -790,7 +790,7 @@ struct FlitNetwork::Cycle {
       if constexpr (L::kForks) winners |= fan_out(record, rivals, winners);
       again = rivals & ~winners;
       for (Set rest = again; rest != 0; rest &= rest - 1) {
-        ++record.out[record.in[lowest(rest)].output_vc].lost_switch;
+        ++l.n.stalls_[std::size_t{r} * l.n.vcs_per_router_ + record.in[lowest(rest)].output_vc].lost_switch;
       }
       requests &= ~again;
     }

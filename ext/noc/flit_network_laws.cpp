@@ -66,7 +66,7 @@ std::vector<OutputCounters> FlitNetwork::connected_counters() {
     for (std::uint32_t v = 0; v < num_vcs_; ++v) {
       const std::uint32_t id = first_id(as_u32(r)) + as_u32(p) * num_vcs_ + v;
       const Stalls& s = stalls(id);
-      all.push_back({output(id).flits, s.no_credit, output(id).lost_switch, s.busy_vc, s.lost_vc});
+      all.push_back({output(id).flits, s.no_credit, s.lost_switch, s.busy_vc, s.lost_vc});
     }
   }
   return all;
@@ -351,19 +351,15 @@ void FlitNetwork::visit(sim::Visitor& v) {
   show(Kind::state, rings_);
   // the counters that stand between state are shown apart
   std::vector<std::int64_t> flits(input_vcs());
-  std::vector<std::int64_t> lost(input_vcs());
   for (std::size_t number = 0; number < input_vcs(); ++number) {
     flits[number] = std::exchange(output(sparse(number)).flits, 0);
-    lost[number] = std::exchange(output(sparse(number)).lost_switch, 0);
   }
   show(Kind::state, small_);
   show(Kind::state, large_);
   show(Kind::state, wide_);
   v.vector(Kind::counter, flits);
-  v.vector(Kind::counter, lost);
   for (std::size_t number = 0; number < input_vcs(); ++number) {
     output(sparse(number)).flits = flits[number];
-    output(sparse(number)).lost_switch = lost[number];
   }
   v.vector(Kind::state, active_);
   v.vector(Kind::state, arrivals_end_);

@@ -34,14 +34,16 @@ MUTANTS = {
 """Part of the form → a system in which flips of that part alone show it."""
 
 NETWORK = {"wake": 6, "vc": 6, "allocator": 6, "arbiter": 10}
+MEMORY = {"sram": 4}
 FOCUS = {
     "queue": {"stop": 400, "count": 9000},  # one flip in 800 of this case shows it
+    "sram": {"only": MEMORY["sram"]},
     "wake": {"stop": 450, "count": 6000, "seed": 3, "only": NETWORK["wake"]},
     "allocator": {"only": NETWORK["allocator"]},
     "vc": {"count": 600, "names": NETWORK["vc"]},
     "arbiter": {"stop": 300, "count": 600, "names": NETWORK["arbiter"]},
 }
-"""Another stop or more flips, and flips of the network alone, or of what its routers name."""
+"""Another stop or more flips, and flips of the network or a memory alone, or of what its routers name."""
 
 
 @pytest.mark.parametrize("name", flip_cases.CASES)
