@@ -160,7 +160,9 @@ def test_a_closed_pipe_is_no_fault_and_no_traceback() -> None:
 
 def test_a_real_interrupt_ends_with_130(tmp_path: Path) -> None:
     (tmp_path / "xval.py").write_text(FAILING)
-    code = f"import cosim.cli; cosim.cli.__path__.insert(0, {str(tmp_path)!r}); cosim.cli.main(['xval', 'sleep'])"
+    # what starts the tests may have told its children to ignore interrupts
+    code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); import cosim.cli; "
+    code += f"cosim.cli.__path__.insert(0, {str(tmp_path)!r}); cosim.cli.main(['xval', 'sleep'])"
     run = subprocess.Popen(
         [sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
