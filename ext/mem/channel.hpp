@@ -109,6 +109,12 @@ struct BankTurn {
   std::array<std::uint8_t, kMaxBanks> name{};  // by bank
   std::array<std::int32_t, kMaxBanks> row{};   // by bank: its rows are counted from so far behind those of the origin
 
+  // Every bank has its own name.
+  [[nodiscard]] static constexpr BankTurn unturned() {
+    BankTurn t;
+    for (std::size_t b = 0; b < kMaxBanks; ++b) t.real[b] = t.name[b] = static_cast<std::uint8_t>(b);
+    return t;
+  }
   bool operator==(const BankTurn&) const = default;
 };
 

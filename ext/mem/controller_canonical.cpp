@@ -34,12 +34,7 @@ class Words {
   const std::int32_t* at_;
 };
 
-constexpr BankTurn as_they_are() {
-  BankTurn t;
-  for (std::size_t b = 0; b < kMaxBanks; ++b) t.real[b] = t.name[b] = static_cast<std::uint8_t>(b);
-  return t;
-}
-constexpr BankTurn kAsTheyAre = as_they_are();
+constexpr BankTurn kAsTheyAre = BankTurn::unturned();
 
 std::uint64_t renamed(std::uint64_t banks, const std::array<std::uint8_t, kMaxBanks>& to) {
   std::uint64_t out = 0;

@@ -69,6 +69,23 @@ void play(Controller& c, std::int64_t& next, std::int64_t until, const Origin& b
   }
 }
 
+// Plays on with two controllers, the second one moved by `by`: they issue the same commands, to banks under its names.
+void go_on_alike(Controller& first, Controller& second, std::int64_t next, std::int64_t until, const Origin& by) {
+  std::int64_t next_too = next;
+  play(first, next, until, {});
+  play(second, next_too, until, by);
+  CHECK(next == next_too);
+  REQUIRE(first.commands.size() == second.commands.size());
+  REQUIRE(first.commands.size() > 100);
+  for (std::size_t i = 0; i < first.commands.size(); ++i) {
+    const IssuedCommand& c = first.commands[i];
+    const int bank = c.bank < 0 || by.turn == nullptr ? c.bank : by.turn->real[static_cast<std::size_t>(c.bank)];
+    CHECK(c.tick + by.tick == second.commands[i].tick);
+    CHECK(c.command == second.commands[i].command);
+    CHECK(bank == second.commands[i].bank);
+  }
+}
+
 }  // namespace
 
 TEST_CASE("a controller goes on from a canonical form at another tick, row and tag") {
@@ -90,17 +107,7 @@ TEST_CASE("a controller goes on from a canonical form at another tick, row and t
       REQUIRE(second.canonical({at + by.tick, by.row, by.tag}, true, again));
       CHECK(form == again);
 
-      std::int64_t next_too = next;
-      play(first, next, at + 500, {});
-      play(second, next_too, at + 500, by);
-      CHECK(next == next_too);
-      REQUIRE(first.commands.size() == second.commands.size());
-      REQUIRE(first.commands.size() > 100);
-      for (std::size_t i = 0; i < first.commands.size(); ++i) {
-        CHECK(first.commands[i].tick + by.tick == second.commands[i].tick);
-        CHECK(first.commands[i].command == second.commands[i].command);
-        CHECK(first.commands[i].bank == second.commands[i].bank);
-      }
+      go_on_alike(first, second, next, at + 500, by);
       for (std::size_t i = 0; i < first.completions.size(); ++i) {
         CHECK(first.completions[i].tag + by.tag == second.completions[i].tag);
         CHECK(first.completions[i].done_tick + by.tick == second.completions[i].done_tick);
@@ -148,18 +155,7 @@ TEST_CASE("a controller goes on from a canonical form under other names of its b
         REQUIRE(second.canonical({at + by.tick, by.row, by.tag}, true, again));
         CHECK(form != again);
 
-        std::int64_t next_too = next;
-        play(first, next, at + 500, {});
-        play(second, next_too, at + 500, by);
-        CHECK(next == next_too);
-        REQUIRE(first.commands.size() == second.commands.size());
-        REQUIRE(first.commands.size() > 100);
-        for (std::size_t i = 0; i < first.commands.size(); ++i) {
-          const IssuedCommand& c = first.commands[i];
-          CHECK(c.tick + by.tick == second.commands[i].tick);
-          CHECK(c.command == second.commands[i].command);
-          CHECK((c.bank < 0 ? -1 : int{turn.real[static_cast<std::size_t>(c.bank)]}) == second.commands[i].bank);
-        }
+        go_on_alike(first, second, next, at + 500, by);
         const Statistics one = first.statistics(at + 500);
         const Statistics two = second.statistics(at + 500 + by.tick);
         for (std::size_t b = 0; b < one.banks.size(); ++b) {

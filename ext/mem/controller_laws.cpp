@@ -43,8 +43,7 @@ void Controller::last_commands(std::int64_t count, std::vector<IssuedCommand>& o
 
 std::vector<IssuedCommand> Controller::recent_commands() const {
   std::vector<IssuedCommand> out;
-  const std::int64_t first = std::max<std::int64_t>(0, recorded_ - kRecent);
-  for (std::int64_t i = first; i < recorded_; ++i) out.push_back(recent_[static_cast<std::size_t>(i % kRecent)]);
+  last_commands(std::min(recorded_, std::int64_t{kRecent}), out);
   return out;
 }
 

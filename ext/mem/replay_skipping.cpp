@@ -29,12 +29,6 @@ bool alike(const Request& x, const Request& y, std::int32_t rows) {
          y.row - x.row == rows;
 }
 
-BankTurn unturned() {
-  BankTurn t;
-  for (std::size_t b = 0; b < kMaxBanks; ++b) t.real[b] = t.name[b] = static_cast<std::uint8_t>(b);
-  return t;
-}
-
 // Where the banks of a stream's requests are some bursts later, and in what row.
 struct Turning {
   std::array<int, kMaxBanks> to{};
@@ -131,7 +125,7 @@ void Replay::find_layout() {
   const std::vector<Request> lead = bursts_from(streams_.front(), period_ + 1);
   const std::int32_t rows = lead.back().row - lead.front().row;
   Layout layout;
-  layout.turns = {unturned()};
+  layout.turns = {BankTurn::unturned()};
   layout.bursts = period_;
   for (Stream& s : streams_) s.turns = false;
   const bool alike = controllers_[static_cast<std::size_t>(now_channel_)]->banks_are_alike();
@@ -174,10 +168,10 @@ bool Replay::turns(const std::vector<Request>& lead, std::int64_t bursts, std::i
     const int first_of_stack = turn.to[static_cast<std::size_t>(b - b % stack)];
     if (to / group != first_of_group / group || to / stack != first_of_stack / stack) return false;
   }
-  std::vector<BankTurn> all = {unturned()};
+  std::vector<BankTurn> all = {BankTurn::unturned()};
   for (std::int64_t i = 0; i < period_ / bursts; ++i) {
     const BankTurn& now = all.back();
-    BankTurn next = unturned();
+    BankTurn next = BankTurn::unturned();
     for (std::size_t name = 0; name < static_cast<std::size_t>(banks); ++name) {
       const std::size_t from = now.real[name];
       const auto to = static_cast<std::size_t>(turn.to[from]);

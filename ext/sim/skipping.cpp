@@ -34,11 +34,6 @@ bool Skipping::drop_anchor(Walked& system, Fs now) {
   return true;
 }
 
-void Skipping::give_up(const std::string& why) {
-  looking_ = false;
-  ++report_.reasons[why];
-}
-
 // Whether `found` is `times` of this period.
 bool Skipping::repeats(const Period& period, const Period& found) {
   if (found.length % period.length != 0 || found.growth.size() != period.growth.size()) return false;
@@ -119,7 +114,8 @@ Fs Skipping::look(Walked& system, Fs now, Fs bound, std::int64_t instants) {
   }
   if ((anchored_ == 0 || ++since_anchor_ >= stride_) && !drop_anchor(system, now)) {
     weigh_anchors();
-    give_up(canonical_.refused());
+    looking_ = false;
+    ++report_.reasons[canonical_.refused()];
     return 0;
   }
   if (chosen != nullptr) {

@@ -2,10 +2,10 @@
 //
 // At instants that every period passes through (its owner calls look() there) the canonical form is compared with kept
 // ones: with those of periods found before, and with up to sixteen anchors a stride of looks apart. When there is no
-// room for another, every second one is given up and the stride doubles, so a period is found an eighth of the time
-// after it has begun to repeat itself, whatever went before it. A comparison ends at the first difference, so looking
-// in vain costs next to nothing. A form that recurs proves the period; it is kept, with what grows in it by how much,
-// and serves again whenever the system comes back to it.
+// room for another, every second one is given up and the stride doubles, so a period is found at most an eighth of the
+// time after it has begun to repeat itself, whatever went before it. A comparison ends at the first difference, so
+// looking in vain costs next to nothing. A form that recurs proves the period; it is kept, with what grows in it by how
+// much, and serves again whenever the system comes back to it.
 //
 // A walk costs what it shows, and a run in which nothing repeats itself must not pay for it: looks are taken as long as
 // all walks have shown no more than a few items for every instant that was stepped. An instant that was skipped has
@@ -64,7 +64,6 @@ class Skipping {
   void keep(Period period);
   bool drop_anchor(Walked& system, Fs now);  // false: the system has no form
   void weigh_anchors();
-  void give_up(const std::string& why);
 
   Canonical canonical_;
   std::vector<Known> known_;
